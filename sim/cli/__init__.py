@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from sim.cli.beats import speaking
 from sim.cli.commands import COMMANDS
-from sim.cli.flags import EXIT_BAD_INPUT, Parser, command_parser, with_places
+from sim.cli.flags import EXIT_BAD_INPUT, Parser, as_typed, command_parser, with_places
 from sim.cli.signals import Terminated, ends_at_once, ends_in_order
 from sim.version import weft_version
 from topologies.checks import WeftError, nearest, out_of_memory, told
@@ -81,7 +81,8 @@ def _run(name: str, parsed: argparse.Namespace) -> int:
             sys.stdout.flush()
         return 0
     except WeftError as wrong:
-        print(f"weft {name}: {with_places(' '.join(str(wrong).split()), name)}", file=sys.stderr)
+        said = as_typed(" ".join(str(wrong).split()), parsed)
+        print(f"weft {name}: {with_places(said, name)}", file=sys.stderr)
         return _interrupted(wrong.__context__) if isinstance(wrong.__context__, KeyboardInterrupt) else EXIT_BAD_INPUT
     except KeyboardInterrupt as signal:
         print(f"weft {name}: interrupted, nothing was written", file=sys.stderr)

@@ -101,6 +101,24 @@ OF_TENANTS = ("workload", "training", "iteration")
 """Sections whose keys a tenant has as NAME=VALUE."""
 
 
+def as_typed(message: str, given: argparse.Namespace) -> str:
+    """A message that begins with the key of a value, with the flag that gave it instead.
+
+    Examples
+    --------
+    >>> as_typed("nic_engines is 0: give more", argparse.Namespace(**{"model.nic_engines": 0}))
+    '--nic-engines is 0: give more'
+    """
+    begins = re.match(r"(?:\[(\w+)\] |(\w+)\.)?([a-z]+(?:_[a-z]+)*) (is )?", message)
+    if begins is None or not (begins[1] or begins[2] or begins[4] or "_" in begins[3]):
+        return message
+    for dest, value in vars(given).items():
+        section, dot, key = dest.partition(".")
+        if dot and key == begins[3] and value is not None and section == (begins[1] or begins[2] or section):
+            return f"{flags_of(keys_of(section)[key])[0]} {message[begins.end(3) + 1:]}"
+    return message
+
+
 def with_places(message: str, name: str) -> str:
     """A message of a command, and how what it names is given that is no flag of this command.
 

@@ -8,13 +8,13 @@ from sim.cli.asked import spec_of
 from sim.cli.flags import how, refuse_how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
+from sim.optimizer.choices import TIMED
 from sim.optimizer.study import Study
 from sim.study.designs import make_studies
 from sim.study.tables import aligned, range_s, screen_width, time_text
 from topologies.checks import WeftError
+from topologies.grouped import grouped
 from topologies.units import counted
-
-UNNAMED = "  hierarchical alone was searched, for none is named: --algorithms takes others, which weft compare ranks"
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> None:
             found = study.rows()
         say(arguments, *report(study, found))
         if spec.collective.name and not spec.collective.algorithms:
-            say(arguments, UNNAMED)
+            say(arguments, *(f"  {line}" for line in searched(study, found[0])))
         rows += found
     if len(rows) > 1:
         say(arguments, *_compared(spec.optimize.objective, rows))
@@ -63,7 +63,23 @@ def report(study: Study, rows: list[dict[str, Any]]) -> list[str]:
             lines += _choices(choices)
         for dim, saved in enumerate(row.get("saved_s_per_GBps") or (), start=1):
             lines.append(f"  one more GB/s in dimension {dim} {_saves(saved)}")
+        lines += [f"  {line}" for line in row.get("left_out", ())]
     return lines
+
+
+def searched(study: Study, row: dict[str, Any]) -> list[str]:
+    """What was searched where no algorithm is named, and why others were not."""
+    if not study.is_open:
+        return ["hierarchical alone was searched, of which --orders and --dimension-algorithms are"]
+    names = dict.fromkeys(one.algorithm for one in study.knobs)
+    not_searched = row.get("not_searched", study.not_searched)
+    able = [name for name in names if name not in not_searched]
+    lines = [f"{counted(len(able), 'algorithm')} searched, for none is named (--algorithms takes some)"]
+    how = {name: {one["how"] for one in row.get("choices", ()) if one["algorithm"] == name} for name in able}
+    if few := [name for name, said in how.items() if said == {TIMED}]:
+        lines.append(f"{', '.join(few)}: {TIMED} (--algorithms {few[0]} searches)")
+    groups = grouped((why, name) for name, why in not_searched.items())
+    return lines + [f"{', '.join(group)} not searched: {why}" for why, group in groups.items()]
 
 
 def _headline(row: dict[str, Any]) -> list[str]:
@@ -74,16 +90,22 @@ def _headline(row: dict[str, Any]) -> list[str]:
     said, within = ("; no gain beyond the spread", ", within the spread") if row["tied"] else ("", "")
     return [
         f"{built}{_choice(row)}: {_shares(shares)} GB/s{said}",
-        f"  {found} {time_text(row['time_s'])}, equal split {time_text(row['equal_time_s'])} "
-        f"({row['speedup']:.3f}x{within}){_cost_words(row)}",
+        f"  {found} {time_text(row['time_s'])}, equal split {_time(row['equal_time_s'])}"
+        + (f" ({row['speedup']:.3f}x{within})" if row["speedup"] else "") + _cost_words(row),
     ]
+
+
+def _time(time_s: float | None) -> str:
+    return "-" if time_s is None else time_text(time_s)
 
 
 def _shares(bandwidth_GBps: list[float]) -> str:
     return " / ".join(f"{value:.2f}" for value in bandwidth_GBps)
 
 
-def _saves(saved_s: float) -> str:
+def _saves(saved_s: float | None) -> str:
+    if saved_s is None:
+        return "cannot be had: it cannot run there"
     return f"saves {time_text(saved_s)}" if saved_s >= 0 else f"costs {time_text(-saved_s)}"
 
 
@@ -91,7 +113,7 @@ def _splits(row: dict[str, Any]) -> list[str]:
     """The equal, the analytic and the simulated split side by side; `=` where the range overlaps that of the answer."""
     table = [["split", "simulated", "perturbed", "by formula", "GB/s of each dimension"]]
     for one in row["splits"]:
-        simulated = "-" if one["simulated_s"] is None else time_text(one["simulated_s"])
+        simulated = _time(one["simulated_s"])
         ends = range_s(one)
         mark = "=" if one["tied"] and one is not row["splits"][-1] else " "
         perturbed = "-" if ends is None else f"{time_text(ends[0])} to {time_text(ends[1])} {mark}"
@@ -128,7 +150,7 @@ def _choices(choices: list[dict[str, Any]]) -> list[str]:
     legend = "; = its range overlaps that of the best" if any(one["tied"] for one in choices) else ""
     lines = [f"  {len(choices)} choices, best first{legend}:"]
     for one in choices[:MOST_SHOWN]:
-        time = "-" if one["time_s"] is None else time_text(one["time_s"])
+        time = _time(one["time_s"])
         lines.append(f"  {'=' if one['tied'] else ' '} {time:>10}  {one['knobs']} ({one['how']})")
     if len(choices) > MOST_SHOWN:
         lines.append(f"    and {len(choices) - MOST_SHOWN} more (--json FILE has all)")
@@ -144,7 +166,7 @@ def _compared(objective: str, rows: list[dict[str, Any]]) -> list[str]:
     best = min(rows, key=value)
     table = [["network", "time", "equal split", ""]]
     for row in rows:
-        times = [time_text(row[key]) for key in ("time_s", "equal_time_s")]
+        times = [_time(row[key]) for key in ("time_s", "equal_time_s")]
         overlap = value(row, "spread_low_s") <= value(best, "spread_high_s")
         is_tied = overlap or time_text(value(row)) == time_text(value(best))
         table.append([row["network"], *times, "best" if row is best else "tied" if is_tied else ""])
@@ -158,13 +180,14 @@ def _choice(row: dict[str, Any]) -> str:
 def _cost_words(row: dict[str, Any]) -> str:
     if row["cost"] is None:
         return ""
-    return (f", cost {row['cost'] / 1e6:.3f} M$ (equal split {row['equal_cost'] / 1e6:.3f} M$), "
-            f"perf per cost {row['perf_per_cost_gain']:.3f}x")
+    gain = row["perf_per_cost_gain"]
+    return (f", cost {row['cost'] / 1e6:.3f} M$ (equal split {row['equal_cost'] / 1e6:.3f} M$)"
+            + (f", perf per cost {gain:.3f}x" if gain else ""))
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
     """Lists as one cell each; the choices, and another number of chunks, are in the JSON."""
     return {
         key: " ".join(map(str, value)) if isinstance(value, list) else value
-        for key, value in row.items() if key not in ("choices", "recut")
+        for key, value in row.items() if key not in ("choices", "recut", "left_out", "not_searched")
     }

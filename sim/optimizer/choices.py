@@ -1,12 +1,13 @@
 """The best of several choices of the discrete knobs: each has a certified bound, and the most promising are solved."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import inf, isfinite
+from math import inf, isfinite, nan
 from typing import NamedTuple
 
 import numpy as np
 
+from collectives.registry import algorithm
 from sim.analytic.constraints import Feasible
 from sim.analytic.cost import Cost, worth
 from sim.analytic.traffic import F64
@@ -24,6 +25,8 @@ MOST_SOLVED = 12
 """Choices whose bandwidths are optimized; the others are only evaluated at the starting points of such a search."""
 
 SOLVED, EXCLUDED, LOOKED_AT = "optimized", "excluded by its bound", "not optimized"
+TIMED = "timed at few splits, being built anew at each"
+"""Of algorithms that nobody named: the others' best split and the middle are two."""
 
 
 class Tried(NamedTuple):
@@ -39,7 +42,12 @@ class Tried(NamedTuple):
     def row(self) -> dict[str, object]:
         """As the JSON has it."""
         time_s = self.time_ns * 1e-9 if isfinite(self.time_ns) else None
-        return {"knobs": self.knobs.words, "time_s": time_s, "how": self.how}
+        return {"knobs": self.knobs.words, "algorithm": self.knobs.algorithm, "time_s": time_s, "how": self.how}
+
+
+def is_timed(name: str, is_open: bool) -> bool:
+    """Whether an algorithm is not optimized: its schedules are built anew at all bandwidths, and nobody named it."""
+    return is_open and algorithm(name).built_from_rates
 
 
 class Best(NamedTuple):
@@ -49,6 +57,7 @@ class Best(NamedTuple):
     design: Design
     objective: Objective
     tried: tuple[Tried, ...]
+    refused: Mapping[str, str] = {}  # why algorithms that nobody named cannot run
 
 
 NEAR = 0.05
@@ -73,16 +82,25 @@ class Ready(NamedTuple):
     objectives: dict[Knobs, Objective]
     refused: dict[Knobs, str]
 
+    @property
+    def unable(self) -> dict[str, str]:
+        """Why algorithms cannot run in any form."""
+        able = {one.algorithm for one in self.objectives}
+        return {one.algorithm: why for one, why in self.refused.items() if one.algorithm not in able}
+
     def family(self, knobs: Knobs) -> list[Knobs]:
         """The choices that differ in the form alone, itself first."""
         others = (one for one in self.objectives if one != knobs and replace(one, form=knobs.form) == knobs)
         return [knobs, *others]
 
 
-def ready_choices(choices: Sequence[Knobs], objective_of: Callable[[Knobs], Objective]) -> Ready:
+def ready_choices(
+    choices: Sequence[Knobs], objective_of: Callable[[Knobs], Objective], is_open: bool = False
+) -> Ready:
     """Build every choice; a form that cannot run is left out where another form of the same can.
 
-    WeftError: a choice that can run in no form.
+    `is_open`: nobody named the algorithms, and those that can run in no form are left out as well.
+    WeftError: a choice that can run in no form; where nobody named it, only if no other can.
     """
     ready = Ready({}, {})
     faults: dict[Knobs, WeftError] = {}
@@ -90,11 +108,13 @@ def ready_choices(choices: Sequence[Knobs], objective_of: Callable[[Knobs], Obje
         try:
             ready.objectives[knobs] = objective_of(knobs)
         except WeftError as wrong:
-            if not knobs.form:
+            if not (knobs.form or is_open):
                 raise
             ready.refused[knobs] = str(wrong)
             faults.setdefault(replace(knobs, form=""), wrong)
     able = {replace(knobs, form="") for knobs in ready.objectives}
+    if is_open and able:
+        return ready
     if (fault := next((wrong for knobs, wrong in faults.items() if knobs not in able), None)) is not None:
         raise fault
     return ready
@@ -102,7 +122,7 @@ def ready_choices(choices: Sequence[Knobs], objective_of: Callable[[Knobs], Obje
 
 def best_choice(
     choices: Sequence[Knobs], objective_of: Callable[[Knobs], Objective], solve: Callable[..., Design],
-    feasible: Feasible, cost: Cost | None = None, starts: Sequence[F64] = (),
+    feasible: Feasible, cost: Cost | None = None, starts: Sequence[F64] = (), *, is_open: bool = False,
 ) -> Best:
     """Evaluate every choice at a few bandwidths, then optimize the bandwidths of the most promising, best first.
 
@@ -111,24 +131,31 @@ def best_choice(
     slower at the start, and not small, are evaluated once more at the optimum and at its equal split,
     and optimized where they are faster there.
 
+    Where nobody named the algorithms, those that cannot run are left out, those whose bound is not below what others
+    were seen to take are not simulated, and those that are built from bandwidths are timed only, where that is not
+    excluded: in the middle of the feasible set, and at the best bandwidths of the others.
+
     `solve`: of an objective, and bandwidths to begin from as well.
     `cost`: minimize time x cost instead of time.
     `starts`: (D,) each, where to evaluate, in addition to the middle of the feasible set and the optimum of the
         load bound.
+    `is_open`: whether nobody named the algorithms.
     """
-    ready = ready_choices(choices, objective_of)
+    ready = ready_choices(choices, objective_of, is_open)
     if len(ready.objectives) == 1:
         ((knobs, objective),) = ready.objectives.items()
         design = solve(objective)
-        return Best(knobs, design, objective, (_solved(knobs, design),))
-    return _Choosing(ready, solve, feasible, cost, starts).run()
+        return Best(knobs, design, objective, (_solved(knobs, design),), ready.unable)
+    return _Choosing(ready, solve, feasible, cost, starts, is_open).run()
 
 
 class _Choosing:
     def __init__(
-        self, ready: Ready, solve: Callable[..., Design], feasible: Feasible, cost: Cost | None, starts: Sequence[F64]
+        self, ready: Ready, solve: Callable[..., Design], feasible: Feasible, cost: Cost | None, starts: Sequence[F64],
+        is_open: bool,
     ) -> None:
         self.ready, self.solve, self.feasible, self.cost, self.starts = ready, solve, feasible, cost, starts
+        self.is_open = is_open
         self.floors = {knobs: floor_optimum(objective, feasible, cost) for knobs, objective in ready.objectives.items()}
         self.tried: dict[Knobs, Tried] = {}
         self.best: tuple[Knobs, Design] | None = None
@@ -139,10 +166,15 @@ class _Choosing:
         for number, first in enumerate(sorted(self.tried.values(), key=lambda one: one.value)):
             if self.best is not None and first.bound >= self.best[1].value:
                 self.tried[first.knobs] = first._replace(how=EXCLUDED)
+            elif self._is_timed(first.knobs) or not isfinite(first.value):
+                continue
             elif number < MOST_SOLVED and (first.knobs in leaders or self.ready.objectives[first.knobs].is_small):
                 self._solve(first.knobs)
+        if self.best is None:  # all are built from bandwidths
+            self._solve(min(self.tried.values(), key=lambda one: one.value).knobs)
         while (faster := self._faster_form()) is not None:
             self._solve(*faster)
+        self._time_others()
         assert self.best is not None
         knobs, design = self.best
         evaluations, runs = spent(self.ready.objectives.values())
@@ -153,7 +185,42 @@ class _Choosing:
             design = replace(design, bound=min(floor.bound for floor in known), lower_bound_ns=least_ns)
         design = replace(design, evaluations=evaluations, runs=runs)
         tried = tuple(sorted(self.tried.values(), key=lambda one: one.value))
-        return Best(knobs, design, self.ready.objectives[knobs], tried)
+        return Best(knobs, design, self.ready.objectives[knobs], tried, self.ready.unable)
+
+    def _better(self, one: Tried, point: F64) -> Tried:
+        """A choice, at other bandwidths if it is better there."""
+        found = self.ready.objectives[one.knobs].evaluate(point)
+        value = worth(found.time_ns, point, self.cost)
+        if value >= one.value:
+            return one
+        return one._replace(value=value, time_ns=found.time_ns, bandwidth_GBps=found.bandwidth_GBps, how=LOOKED_AT)
+
+    def _design_of(self, one: Tried) -> Design:
+        """The design of a choice that is not optimized."""
+        objective, floor = self.ready.objectives[one.knobs], self.floors[one.knobs]
+        equal = objective.evaluate(equal_split(one.bandwidth_GBps, self.feasible))
+        least = (nan, nan) if floor is None else (floor.time_bound_ns, floor.bound)
+        ended = f"{TIMED}: --algorithms {one.knobs.algorithm} searches"
+        return Design(one.bandwidth_GBps, one.time_ns, equal.time_ns, least[0], one.value, least[1], ended=ended)
+
+    def _time_others(self) -> None:
+        """Those that are not optimized, at the best bandwidths of the others; the fastest is the best if it is faster.
+        """
+        assert self.best is not None
+        design, least = self.best[1], inf
+        timed = sorted((one for one in self.tried.values() if self._is_timed(one.knobs)), key=lambda one: one.value)
+        for one in timed:
+            objective = self.ready.objectives[one.knobs]
+            least = min(least, self.best[1].value, one.value)
+            if worth(_floor_ns(objective, design.bandwidth_GBps), design.bandwidth_GBps, self.cost) < least:
+                one = self._better(one, design.bandwidth_GBps)
+            self.tried[one.knobs] = one if one.how == EXCLUDED else one._replace(how=TIMED)
+        first = min((self.tried[one.knobs] for one in timed), key=lambda one: one.value, default=None)
+        if first is not None and first.value < self.best[1].value:
+            self.best = first.knobs, self._design_of(first)
+
+    def _is_timed(self, knobs: Knobs) -> bool:
+        return is_timed(knobs.algorithm, self.is_open)
 
     def _look(self) -> set[Knobs]:
         """Every choice where a search begins: in the form of the least bound, and other forms at its best point.
@@ -164,14 +231,11 @@ class _Choosing:
         families = dict.fromkeys(frozenset(self.ready.family(knobs)) for knobs in self.ready.objectives)
         orders = [sorted((one for one in self.ready.objectives if one in family), key=self._bound)
                   for family in families]
-        points = [self._look_at(order[0], self._begin(order[0])) for order in orders]
-        least = min(one.value for one in self.tried.values())
+        orders.sort(key=lambda order: (self._is_timed(order[0]), self.is_open and self._bound(order[0])))
+        points = [self._look_at(order[0], self._begin(order[0]), self.is_open) for order in orders]
         for order, point in zip(orders, points, strict=True):
             for knobs in order[1:]:
-                if self._bound(knobs) >= least:
-                    self.tried[knobs] = Tried(knobs, inf, inf, self._bound(knobs), EXCLUDED, np.zeros(0))
-                else:
-                    self._look_at(knobs, [point])
+                self._look_at(knobs, [point], True)
             leaders.add(min(order, key=lambda knobs: self.tried[knobs].value))
         return leaders
 
@@ -182,10 +246,17 @@ class _Choosing:
     def _begin(self, knobs: Knobs) -> list[F64]:
         floor: FloorOptimum | None = self.floors[knobs]
         lowest = [] if floor is None else [floor.bandwidth_GBps]
-        return [positive(self.feasible.middle_GBps), *lowest, *self.starts]
+        middle = positive(self.feasible.middle_GBps)
+        return [middle] if self._is_timed(knobs) else [middle, *lowest, *self.starts]
 
-    def _look_at(self, knobs: Knobs, points: Sequence[F64]) -> F64:
-        """Evaluate a choice at some bandwidths; the best of them."""
+    def _look_at(self, knobs: Knobs, points: Sequence[F64], if_better: bool) -> F64:
+        """Evaluate a choice at some bandwidths; the best of them.
+
+        `if_better`: not where its bound says that none are better than the best of all choices so far.
+        """
+        if if_better and self._bound(knobs) >= min((one.value for one in self.tried.values()), default=inf):
+            self.tried[knobs] = Tried(knobs, inf, inf, self._bound(knobs), EXCLUDED, np.zeros(0))
+            return points[0]
         found = [self.ready.objectives[knobs].evaluate(point) for point in points]
         best = min(found, key=lambda one: worth(one.time_ns, one.bandwidth_GBps, self.cost))
         value = worth(best.time_ns, best.bandwidth_GBps, self.cost)
@@ -255,7 +326,8 @@ class Forms:
             if form != best and floor_ns >= found.time_ns:
                 said[form] = f"at least {format_time(floor_ns * 1e3)}, not simulated"
             elif form != best:
-                said[form] = format_time(objective.evaluate(bandwidth_GBps).time_ns * 1e3)
+                time_ns, why = objective.evaluate(bandwidth_GBps).time_ns, objective.left_out
+                said[form] = why.get(bandwidth_GBps.tobytes()) or format_time(time_ns * 1e3)
         return dict(sorted(said.items()))
 
 

@@ -57,7 +57,7 @@ class Optimum(Tabular):
     evaluations, runs : int
         Distinct bandwidths evaluated; programs simulated by the engine.
     history : tuple of float
-        Best value after each evaluation.
+        Best value after each evaluation at which it can run.
     ended : str
         Why it stopped.
     """
@@ -171,6 +171,9 @@ class _Search:
             if not any(near(point, one.bandwidth_GBps, 1e-6) for one in begun):
                 begun.append(self._look(point))
         ended, reached = "", list[F64]()
+        begun = [one for one in begun if one.parts]
+        if not begun:
+            raise WeftError(next(iter(self.objective.left_out.values())))
         for start in sorted(begun, key=self._value)[:DESCENTS]:
             ended = self._descend(start, reached)
             if not self._order_changes():
@@ -209,7 +212,8 @@ class _Search:
         self.known.add(key)
         self.seen.append(found)
         count(EVALUATIONS, len(self.seen), self.max_evaluations)
-        self.history.append(min([self._value(found), *self.history[-1:]]))
+        if found.parts:
+            self.history.append(min([self._value(found), *self.history[-1:]]))
         return found
 
     def _descend(self, best: Evaluation, reached: list[F64], box: float = FIRST_BOX) -> str:
@@ -233,7 +237,7 @@ class _Search:
             is_known = len(self.seen) == n_seen  # a known point teaches nothing: boxes that lead there are too large
             won = self._value(best) - self._value(found)
             newest = paths_of(found)
-            changed = any(row.above(best) for row in newest) or any(row.above(found) for row in self.rows)
+            changed = not newest or any(row.above(best) for row in newest) or any(row.above(found) for row in self.rows)
             self.rows += newest
             if won < 0.1 * gain and (changed or is_known):
                 box = 0.5 * min(box, float(np.abs(np.log(point / best.bandwidth_GBps)).max()))
@@ -275,7 +279,8 @@ class _Search:
                 kick = np.exp(rng.normal(0.0, KICK, self.objective.n_dims))
                 if len(self.seen) < self.max_evaluations:
                     start = self._look(toward(self.feasible, better.bandwidth_GBps * kick))
-                    self._descend(start, reached, SMALL_BOX)
+                    if start.parts:
+                        self._descend(start, reached, SMALL_BOX)
             if len(self.seen) == n_seen:
                 return "there is nothing else to look at"
         return f"stopped: limit of {self.max_evaluations} evaluations in a search reached"
@@ -295,7 +300,8 @@ class _Search:
 
     def _order_changes(self) -> bool:
         """Whether a critical path of one point is longer than the simulated time of another: no convex model holds."""
-        rows, points = [row for one in self.seen for row in paths_of(one)], self.seen
+        points = [one for one in self.seen if one.parts]
+        rows = [row for one in points for row in paths_of(one)]
         offset_ns, slope, at = (np.array(column) for column in (
             [row.offset_ns for row in rows], [row.slope_bytes for row in rows], [one.bandwidth_GBps for one in points]))
         time_ns = np.array([[part.time_ns for part in one.parts] for one in points])[:, [row.part for row in rows]]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ class Design:
 
     bandwidth_GBps: F64  # (D,)
     time_ns: float  # at the bandwidths
-    equal_time_ns: float  # at the equal split
+    equal_time_ns: float  # at the equal split; infinite where it cannot run
     lower_bound_ns: float  # certified: no allowed bandwidths are faster (nan where no bound is known)
     value: float  # of the objective, ns or ns x $
     bound: float  # of the objective: nothing feasible is below it
@@ -46,10 +47,10 @@ class Design:
         row: dict[str, Any] = {
             "bandwidth_GBps": self.bandwidth_GBps.tolist(),
             "time_s": self.time_ns * NS,
-            "equal_time_s": self.equal_time_ns * NS,
-            "speedup": self.equal_time_ns / self.time_ns,
-            "lower_bound_s": _known(self.lower_bound_ns * NS),
-            "gap": _known(self.gap),
+            "equal_time_s": known(self.equal_time_ns * NS),
+            "speedup": known(self.equal_time_ns / self.time_ns),
+            "lower_bound_s": known(self.lower_bound_ns * NS),
+            "gap": known(self.gap),
             "cost": None,
             "equal_cost": None,
             "perf_per_cost_gain": None,
@@ -60,11 +61,12 @@ class Design:
         if cost is not None:
             mine, other = cost.of(self.bandwidth_GBps), cost.of(equal)
             gain = self.equal_time_ns * other / (self.time_ns * mine)
-            row |= {"cost": mine, "equal_cost": other, "perf_per_cost_gain": gain}
+            row |= {"cost": mine, "equal_cost": other, "perf_per_cost_gain": known(gain)}
         return row
 
 
-def _known(value: float) -> float | None:
+def known(value: float) -> float | None:
+    """A number as a table has it: None where it is not finite."""
     return float(value) if np.isfinite(value) else None
 
 
@@ -162,16 +164,16 @@ def budget_saving(
     """Seconds that one more GB/s of the budget saves in the simulation: one-sided and measured, not a derivative.
 
     The growth goes to one dimension, or to all in proportion, or to none where the budget need not be spent, whichever
-    saves most: no less is saved where the bandwidths are optimized anew. None where the constraints allow none of them.
+    saves most: no less is saved where the bandwidths are optimized anew. None where the constraints allow none of them,
+    or it can run at none.
     """
     larger = (rounded(bandwidth_GBps + more.step_GBps * unit) for unit in np.eye(bandwidth_GBps.size))
     points = [bandwidth_GBps, *larger]
     if lane_GBps is None:
         points.append(toward(more.feasible, bandwidth_GBps))
     allowed = [point for point in points if more.feasible.violation(point) <= VIOLATION]
-    if not allowed:
-        return None
-    return (evaluate(bandwidth_GBps) - min(evaluate(point) for point in allowed)) / more.step_GBps * NS
+    least_ns = min((evaluate(point) for point in allowed), default=inf)
+    return known((evaluate(bandwidth_GBps) - least_ns) / more.step_GBps * NS)
 
 
 class FrontPoint(NamedTuple):

@@ -1,8 +1,8 @@
 """What the optimizer minimizes: times of programs at chosen bandwidths, with their critical paths."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -30,6 +30,10 @@ MOST_SMALL = 1 << 16
 """Services of a small program, in which servers and pools are fifo: other forms of it are optimized as well."""
 
 
+class Unbuilt(WeftError):
+    """An algorithm that is built from bandwidths cannot be built from some: at others it may."""
+
+
 class Part(NamedTuple):
     """A time that enters the whole `weight` times, and what its critical path spent in each dimension."""
 
@@ -44,12 +48,12 @@ class Evaluation(NamedTuple):
     """A simulated time at one choice of bandwidths."""
 
     bandwidth_GBps: F64
-    constant_ns: float
+    constant_ns: float  # infinite where an algorithm cannot run: it then has no parts
     parts: tuple[Part, ...]
 
     @property
     def time_ns(self) -> float:
-        """The time of all parts, weighted, and what no bandwidth changes."""
+        """The time of all parts, weighted, and what no bandwidth changes; infinite where an algorithm cannot run."""
         return self.constant_ns + sum(part.weight * part.time_ns for part in self.parts)
 
     @property
@@ -77,6 +81,9 @@ class Objective(Protocol):
     @property
     def runs(self) -> int:
         """Programs simulated by the engine."""
+    @property
+    def left_out(self) -> Mapping[bytes, str]:
+        """Why it cannot run, by the bandwidths at which it cannot."""
     @property
     def is_small(self) -> bool:
         """Whether an evaluation is cheap, as a rule."""
@@ -129,10 +136,15 @@ class Switched(NamedTuple):
     def quickest(self, bandwidth_GBps: F64, time_ps: Callable[[Timed], int]) -> str:
         """The way of the least time, of several the first; plans that cannot be are left out."""
         found: dict[str, int] = {}
+        refused: list[WeftError] = []
         for way, one in self.ways.items():
             if not found or one.least_ps(bandwidth_GBps) < min(found.values()):
-                with suppress(Unswitchable):
+                try:
                     found[way] = time_ps(one)
+                except (Unswitchable, Unbuilt) as wrong:
+                    refused.append(wrong)
+        if not found:
+            raise refused[0]
         return min(found, key=lambda way: found[way])
 
 
@@ -152,6 +164,7 @@ class Simulated:
         self.parts, self.constant_ns, self.how = tuple(parts), constant_ns, how
         self.floors = tuple(part.least().floor() for _, part in self.parts)
         self.runs = 0
+        self.left_out: dict[bytes, str] = {}  # why it cannot run, by bandwidths
         self._known: dict[bytes, Evaluation] = {}
         self._each: dict[bytes, tuple[Part, ...]] = {}
         self._spreads: dict[bytes, Spread] = {}
@@ -202,15 +215,19 @@ class Simulated:
         return tuple(weight for weight, _ in self.parts)
 
     def evaluate(self, bandwidth_GBps: F64) -> Evaluation:
-        """Simulate every part; the same bandwidths are simulated once."""
+        """Simulate every part; the same bandwidths are simulated once. Where one cannot run the time is infinite."""
         bandwidth = np.asarray(bandwidth_GBps, np.float64)
         if not np.all((bandwidth > 0) & np.isfinite(bandwidth)):
             raise WeftError(f"bandwidths {bandwidth.tolist()} GB/s must be above zero and finite")
         key = bandwidth.tobytes()
         if key not in self._known:
-            parts = tuple(self._part(index, bandwidth) for index in range(len(self.parts)))
-            self._each[key] = parts
-            self._known[key] = Evaluation(bandwidth, self.constant_ns, self._joined(parts))
+            try:
+                parts = tuple(self._part(index, bandwidth) for index in range(len(self.parts)))
+                self._known[key] = Evaluation(bandwidth, self.constant_ns, self._joined(parts))
+                self._each[key] = parts
+            except Unbuilt as wrong:
+                self.left_out[key] = str(wrong)
+                self._known[key] = Evaluation(bandwidth, inf, ())
         return self._known[key]
 
     def _joined(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:

@@ -7,6 +7,7 @@ links (`Algorithm.built_from_rates`): these are built anew at all bandwidths.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from sim.lower.job import lower
 from sim.lower.progress import progress_told
 from sim.optimizer.circuits import PLANNED, on_circuits, other_circuits, planned
 from sim.optimizer.model import convex_model
-from sim.optimizer.objective import Part, Simulated, Switched, Timed
+from sim.optimizer.objective import Part, Simulated, Switched, Timed, Unbuilt
 from sim.optimizer.retime import Least, Retimed, links_per_npu, retimed, switches, with_bandwidths, with_base_rates
 from sim.program.model import Model
 from sim.why.spread import alone, nearby
@@ -59,14 +60,16 @@ class Rebuilt:
         earlier one, they are not lowered again.
     `most_GBps`: no allowed bandwidths sum to more, for the floor; infinite where nothing limits them.
     `how`: runs that decide at its bandwidths.
+    `keeps`: whether perturbed runs keep the schedules, which are otherwise built from bandwidths a little away.
     """
 
     def __init__(
         self, topology: Topology, build: Callable[[Topology], Job], model: Model, symmetry: str, most_GBps: float,
-        how: How = AS_USUAL,
+        how: How = AS_USUAL, keeps: bool = False,
     ) -> None:
         self.topology, self.build, self.model, self.symmetry, self.how = topology, build, model, symmetry, how
         self.most_GBps, self.n_dims = most_GBps, links_per_npu(topology).size
+        self.keeps, self._built = keeps, dict[bytes, Job]()  # of the last bandwidths
         self._last: tuple[object, Retimed] | None = None
         self._kept: dict[tuple[object, ...], Retimed] = {}
 
@@ -80,7 +83,7 @@ class Rebuilt:
         model = model or self.model
         asked = model, bandwidth_GBps.tobytes()
         if self._last is None or self._last[0] != asked:
-            job = self.changed(self.build(with_bandwidths(self.topology, bandwidth_GBps)))
+            job = self.changed(self._job(bandwidth_GBps))
             emitted = (model, *(schedule.pattern.emit for schedule in _schedules(job)))
             if emitted not in self._kept:
                 if len(self._kept) >= MOST_KEPT:
@@ -89,13 +92,25 @@ class Rebuilt:
             self._last = asked, self._kept[emitted]
         return self._last[1]
 
+    def _job(self, bandwidth_GBps: F64) -> Job:
+        if (key := bandwidth_GBps.tobytes()) not in self._built:
+            try:
+                self._built = {key: self.build(with_bandwidths(self.topology, bandwidth_GBps))}
+            except WeftError as wrong:
+                split = " / ".join(f"{one:.6g}" for one in bandwidth_GBps)
+                raise Unbuilt(f"at {split} GB/s {wrong}") from wrong
+        return self._built[key]
+
     def changed(self, job: Job) -> Job:
         """A job with all that is decided at its bandwidths."""
         return job
 
     def perturbed(self, bandwidth_GBps: F64, away: F64, number: int, rng: np.random.Generator) -> Retimed:
-        """The structure of a perturbed run, of schedules that are built from bandwidths a little away."""
-        return self.retimed(bandwidth_GBps * (1 + away), nearby(self.topology, self.model, number, rng))
+        """The structure of a perturbed run, of schedules that are built from bandwidths a little away, if they can."""
+        model = nearby(self.topology, self.model, number, rng)
+        with suppress(Unbuilt):
+            return self.retimed(bandwidth_GBps * (1 + (0 if self.keeps else away)), model)
+        return self.retimed(bandwidth_GBps, model)
 
     def alone(self, bandwidth_GBps: F64) -> Retimed | None:
         """The structure with ports that go on alone, where ranks wait by default."""
@@ -168,7 +183,7 @@ def _schedules(job: Job) -> Iterable[Schedule]:
 def collective_objective(
     topology: Topology, collective: str, algorithm: str, size: Quantity, *, model: Model = Model(),
     symmetry: str = "auto", most_GBps: Positive | None = None, form: str | None = None, how: How = AS_USUAL,
-    **options: object,
+    keeps: bool = False, **options: object,
 ) -> Simulated:
     """The time of one collective on any network whose links have dimensions or tiers.
 
@@ -184,12 +199,14 @@ def collective_objective(
         No allowed bandwidths sum to more, for the floors; None: nothing limits them.
     how : How
         Engine runs are done: checked, stopped.
+    keeps : bool
+        Whether perturbed runs keep a schedule that is built from bandwidths; False: it is built from some nearby.
     """
 
     def schedule(on: Topology) -> Schedule:
         return build(algorithm, collective, on, size, form, **options)
 
-    parts = _Parts(topology, algorithm, model, symmetry, most_GBps or math.inf)
+    parts = _Parts(topology, algorithm, model, symmetry, most_GBps or math.inf, keeps)
     if not switches(topology):
         return Simulated([(1.0, parts.timed(lambda on: Job.of(schedule(on))))], how=how)
     return Simulated([(1.0, parts.collective(schedule, how))], how=how)
@@ -201,6 +218,7 @@ class _Parts(NamedTuple):
     model: Model
     symmetry: str
     most_GBps: float
+    keeps: bool = False
 
     def part(self, work: Callable[[Topology], Job]) -> Timed | Switched:
         """A job, in each way to give its operations circuits where a policy switches them."""
@@ -235,7 +253,7 @@ class _Parts(NamedTuple):
     def timed(self, work: Callable[[Topology], Job]) -> Timed:
         """A job, built anew at all bandwidths where its algorithm is built from rates."""
         if find_algorithm(self.algorithm).built_from_rates:
-            return Rebuilt(self.topology, work, self.model, self.symmetry, self.most_GBps)
+            return Rebuilt(self.topology, work, self.model, self.symmetry, self.most_GBps, keeps=self.keeps)
         job = _at_base_rates(work(self.topology))
 
         @cache

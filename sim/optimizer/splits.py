@@ -7,7 +7,7 @@ from sim.analytic.constraints import Feasible
 from sim.analytic.cost import Cost
 from sim.analytic.traffic import F64
 from sim.optimizer.choices import Forms
-from sim.optimizer.design import NS, VIOLATION, equal_split
+from sim.optimizer.design import NS, VIOLATION, equal_split, known
 from sim.optimizer.lanes import in_lanes
 from sim.optimizer.objective import Simulated
 
@@ -34,7 +34,7 @@ def side_by_side(
     rows = [
         {
             "split": name, "bandwidth_GBps": point.tolist(),
-            "simulated_s": None if simulated is None else simulated.evaluate(point).time_ns * NS,
+            "simulated_s": None if simulated is None else known(simulated.evaluate(point).time_ns * NS),
             "form": simulated.fastest(point)[0] if isinstance(simulated, Forms) else "",
             "formula_s": formula_ns(point) * NS,
             "allowed": bool(feasible.violation(point) <= VIOLATION),
@@ -52,9 +52,11 @@ def side_by_side(
 
 
 def _range(point: F64, answer: F64, simulated: Simulated | Forms | None, cost: Cost | None) -> dict[str, Any]:
-    """The range of a split's time, and whether its value and that of the answer overlap."""
-    if simulated is None:
-        return {"spread_low_s": None, "spread_high_s": None, "alone_s": None, "tied": None}
+    """The range of a split's time, and whether its value and that of the answer overlap; of one that cannot run none.
+    """
+    if simulated is None or not simulated.evaluate(point).parts:
+        none = None if simulated is None else False
+        return {"spread_low_s": None, "spread_high_s": None, "alone_s": None, "tied": none}
     mine, other = simulated.spread(point), simulated.spread(answer)
     price = 1.0 if cost is None else cost.of(point) / cost.of(answer)
     starts, ends = max(mine.low_ps * price, other.low_ps), min(mine.high_ps * price, other.high_ps)

@@ -18,7 +18,7 @@ from sim.analytic.libra import LOOPS as ANALYTIC_LOOPS
 from sim.analytic.libra import Placed, iteration_time
 from sim.analytic.traffic import F64
 from sim.how import AS_USUAL, How
-from sim.optimizer.choices import Best, Forms, best_choice, ranked, ready_choices, spent
+from sim.optimizer.choices import Best, Forms, best_choice, is_timed, ranked, ready_choices, spent
 from sim.optimizer.cuts import floor_of
 from sim.optimizer.design import (
     NS,
@@ -30,6 +30,7 @@ from sim.optimizer.design import (
     design_simulated,
     equal_split,
     grown,
+    known,
     pareto_front,
     sensitivity,
 )
@@ -45,7 +46,7 @@ from sim.program.model import Model
 from topologies import WeftError
 from topologies.stages import staged
 from topologies.text.brief import one_line
-from topologies.units import format_size
+from topologies.units import counted, format_size
 from workloads.passes.plan import Plan
 from workloads.training import Training
 
@@ -75,6 +76,8 @@ class Study:
     wants_sensitivity: bool
     symmetry: str
     counting: str  # how links are charged, for people
+    is_open: bool = False  # whether nobody named the algorithms
+    not_searched: Mapping[str, str] = field(default_factory=dict)  # why others are none of the knobs
     how: How = AS_USUAL
     _objectives: dict[Knobs, Simulated] = field(default_factory=dict)
     _best: Best | None = None
@@ -128,18 +131,26 @@ class Study:
         row |= {
             "analytic_bandwidth_GBps": start.tolist(),
             "analytic_time_s": formula.time_ns(start) * NS,
-            "analytic_simulated_s": evaluate(start) * NS,
+            "analytic_simulated_s": known(evaluate(start) * NS),
         }
-        return [row | {"choices": ranked(best.tried, self._objective), "recut": self._recut(row)}]
+        row |= {"choices": ranked(best.tried, self._objective), "recut": self._recut(row)}
+        return [row | {"left_out": self._left_out(), "not_searched": {**self.not_searched, **best.refused}}]
+
+    def _left_out(self) -> list[str]:
+        """At how many of the splits that were tried an algorithm could not run, and why."""
+        return [
+            f"{one.algorithm} was left out at {len(made.left_out)} of {counted(made.evaluations, 'split')}: {why}"
+            for one, made in self._objectives.items() for why in list(made.left_out.values())[:1]
+        ]
 
     def _recut(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
         """The fastest of other numbers of chunks at the split of a row of one collective, where one was asked for."""
         asked = {one.chunks for one in self.knobs}
-        if self.plan or self.placed or len(asked) > 1:
+        if self.plan or self.placed or len(asked) > 1 or self._is_timed(row["algorithm"]):
             return None
         at, worth_ns = np.array(row["bandwidth_GBps"]), (1 - WORTH_CUTTING) * row["time_s"] / NS
         found = None
-        for knobs in self.knobs:
+        for knobs in (one for one in self.knobs if not self.is_open or one.algorithm == row["algorithm"]):
             for chunks in set(FEW_CHUNKS) - asked:
                 other = replace(knobs, chunks=chunks)
                 try:
@@ -151,6 +162,10 @@ class Study:
                 if time_ns < worth_ns:
                     found, worth_ns = {"knobs": other.words, "time_s": time_ns * NS}, time_ns
         return found
+
+    def _is_timed(self, name: str) -> bool:
+        """Whether an algorithm is only timed at few splits."""
+        return is_timed(name, self.is_open)
 
     def front(self) -> list[FrontPoint]:
         """Time over cost for budgets from a quarter of the answer's total to twice it."""
@@ -199,7 +214,7 @@ class Study:
         """The best over the knobs; those of a workload are not part of LIBRA's formulas."""
         choices = self.knobs[:1] if self.placed else self.knobs
         if not self._has_formulas:
-            choices = list(ready_choices(choices, self._objective).objectives)
+            choices = list(ready_choices(choices, self._objective, self.is_open).objectives)
         found = [(self._formula([one]).least(self.feasible, self.goal_cost), one) for one in choices]
         return min(found, key=lambda pair: pair[0].value)
 
@@ -242,7 +257,7 @@ class Study:
     def _objective(self, knobs: Knobs) -> Simulated:
         if knobs not in self._objectives:
             made = self._make_objective(knobs, self.feasible.most_GBps)
-            if knobs.form:
+            if knobs.form or self.is_open:
                 made.check_memory()
             self._objectives[knobs] = made
         return self._objectives[knobs]
@@ -263,7 +278,7 @@ class Study:
         if not self.placed:
             return collective_objective(
                 topology, self.collective, knobs.algorithm, self.size_bytes, model=model, symmetry=self.symmetry,
-                most_GBps=most_GBps, form=knobs.form or None, how=self.how, **options,
+                most_GBps=most_GBps, form=knobs.form or None, how=self.how, keeps=self.is_open, **options,
             )
         training = Training(loop=self.loop, algorithm=knobs.algorithm, options=options, orders=dict(knobs.orders))
         if self.loop == "no-overlap":
@@ -289,7 +304,8 @@ class Study:
                     max_evaluations=self.evaluations,
                 )
 
-            self._best = best_choice(self.knobs, self._objective, solve, self.feasible, self.goal_cost, starts)
+            self._best = best_choice(
+                self.knobs, self._objective, solve, self.feasible, self.goal_cost, starts, is_open=self.is_open)
         return self._best
 
     def _in_lanes(self, design: Design, evaluate: Callable[[F64], float], floor: Epigraph) -> Design:
@@ -332,7 +348,8 @@ class Study:
         }
         if self.goal == "time":
             more = grown(self.feasible, self.lane_GBps)
-            row["budget_saved_s_per_GBps"] = None if more is None or is_formula else budget_saving(
+            of_formula = is_formula or self._is_timed(knobs.algorithm)
+            row["budget_saved_s_per_GBps"] = None if more is None or of_formula else budget_saving(
                 more, design.bandwidth_GBps, evaluate, self.lane_GBps
             )
             row["budget_saved_by_formula_s_per_GBps"] = None if more is None else self._saved_by_formula(
@@ -340,7 +357,8 @@ class Study:
             )
         if self.wants_sensitivity:
             then = self._formula([knobs], self.feasible.most_GBps + 1).time_ns if is_formula else evaluate
-            row["saved_s_per_GBps"] = (sensitivity(design.time_ns, then, design.bandwidth_GBps) * NS).tolist()
+            saved_s = sensitivity(design.time_ns, then, design.bandwidth_GBps) * NS
+            row["saved_s_per_GBps"] = [known(one) for one in saved_s.tolist()]
         return row
 
     def _certified(self, design: Design, formula: Formula, analytic: Design) -> str:

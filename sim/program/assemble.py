@@ -17,7 +17,7 @@ from sim.program.service_table import pairs_that_meet, with_services
 from sim.program.turns import with_buffers, with_turns
 from sim.program.waits import Waits, waits_of
 from topologies.checks import WeftError, choice
-from topologies.units import format_time
+from topologies.units import PS_PER_S, format_time
 
 
 class Columns(NamedTuple):
@@ -160,10 +160,11 @@ def _check_times(program: Program, rates: Sequence[Fraction]) -> None:
     if program.service_ps.max(initial=0) == CLOCK_END_PS:
         size, rate = pairs_that_meet(program)
         for at in np.flatnonzero(program.service(size, rate) == CLOCK_END_PS)[-1:]:
-            work = int(program.chunk_work[size[at]])
+            work, slow = int(program.chunk_work[size[at]]), rates[rate[at]]
+            takes, end = format_time(service_time_ps(work, slow)), format_time(CLOCK_END_PS)
             raise WeftError(
-                f"a chunk of {work} units would be served for {format_time(service_time_ps(work, rates[rate[at]]))}; "
-                f"the clock ends at {format_time(CLOCK_END_PS)}"
+                f"a chunk of {work} B at {float(slow):g} B/s takes {takes}; the clock ends at {end}: give it more than "
+                f"{work * PS_PER_S / CLOCK_END_PS:.3g} B/s, or send less"
             )
     check_clock(program, rates)
 
@@ -297,7 +298,7 @@ def _push_ps(unit_ps: Fraction, work: int) -> int:
     lasts_ps = max(1, ceil(unit_ps * work))
     if lasts_ps >= CLOCK_END_PS:
         raise WeftError(
-            f"a chunk of {work} units would be pushed for {format_time(lasts_ps)}; the clock ends at "
+            f"a chunk of {work} B would be pushed for {format_time(lasts_ps)}; the clock ends at "
             f"{format_time(CLOCK_END_PS)}"
         )
     return lasts_ps

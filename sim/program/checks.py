@@ -77,7 +77,7 @@ def check_clock(program: Program, rates: Sequence[Fraction]) -> None:
         bound = closer(program) + posting_ps if bound >= CLOCK_END_PS else bound
     if bound >= CLOCK_END_PS:
         last, end = format_time(bound), format_time(CLOCK_END_PS)
-        raise WeftError(f"the run could last {last}; the clock ends at {end}")
+        raise WeftError(f"the run could last {last}; the clock ends at {end}: give more bandwidth, or send less")
 
 
 def _posting_ps(program: Program, services: int) -> int:

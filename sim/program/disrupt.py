@@ -244,7 +244,7 @@ def _check_step(program: Program) -> None:
         if over.size:
             raise WeftError(
                 f"with its faults a server could take {format_time(CLOCK_END_PS)} or longer for a chunk of "
-                f"{program.chunk_work[over[-1]]} units, and then the clock ends"
+                f"{program.chunk_work[over[-1]]} B, and then the clock ends"
             )
         step_ps = slowest_ps(program) + rest_ps
     last_ps = max(int(program.timetable_from_ps.max(initial=0)), int(program.detour_from_ps.max(initial=0)))

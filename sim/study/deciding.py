@@ -129,21 +129,22 @@ def _alternative(
 
 
 def _tried(one: Alternative, rows: Sequence[Row], how: How) -> str:
-    """Who is the fastest with an alternative, and where; "" if that changes nothing, or the alternative cannot run."""
+    """Who is the fastest with an alternative, and where; "" if that changes nothing, or nothing it changes can run."""
     changed = [row for row in rows if row["algorithm"] in one.names]
     if sum(row["events"] for row in changed) > SPREAD_SERVICES:
         return f"perhaps: {one.default}; {one.instead} was not tried, for it takes long ({one.flag})"
     given = {called(name): name for name in one.spec.algorithms}
     winners: dict[str, list[int]] = {}
     others: list[str] = []
+    stuck: set[str] = set()
     for size in _sizes(rows):
         here = _at(rows, size)
         before, times = _fastest(here), {row["algorithm"]: float(row["time_s"]) for row in here}
         for name in one.names & times.keys():
             try:
                 times[name] = simulate_point(Task(one.spec, given[name], size, **how.arguments())).result.time_s
-            except WeftError:  # it cannot run so
-                return ""
+            except WeftError:  # it cannot run so, and stays as it is
+                stuck.add(name)
         found = min(times, key=lambda name: times[name])
         if found not in before:
             winners.setdefault(found, []).append(size)
@@ -155,7 +156,8 @@ def _tried(one: Alternative, rows: Sequence[Row], how: How) -> str:
     if len(others) > 3:
         others = [*others[:2], f"and at {len(others) - 2} more sizes"]
     said = ", ".join([*(f"{name} is the fastest at {_listed(sizes)}" for name, sizes in winners.items()), *others])
-    return said and f"{one.default}; with {one.instead}, {said} ({one.flag})"
+    so = f", and {_names(stuck)} cannot run" * bool(stuck)
+    return said and f"{one.default}; with {one.instead}, {said}{so} ({one.flag})"
 
 
 def _takes(name: str, time_s: float, size_bytes: int) -> str:

@@ -6,7 +6,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from collectives import bfb, concurrent_flow, pipelined
 from collectives.registry import algorithm
+from collectives.trees.transitive import has_free_translations
 from sim.analytic.cost import PRICES, Cost
 from sim.analytic.libra import LOOPS as ANALYTIC_LOOPS
 from sim.analytic.libra import Placed
@@ -90,10 +92,15 @@ def _make_study(spec: Spec, name: str, how: How) -> Study:
     _check(spec, placed)
     if placed and asked.evaluator == "analytic" and not network.has_formulas:
         raise WeftError(f"{name}: LIBRA's formulas need dimensions of NPUs: omit --evaluator analytic")
+    names, any_of = _algorithms(spec), is_open(spec)
+    others = {one: why for one in names if any_of and (why := _unsearched(spec, one, network))}
+    names = tuple(one for one in names if one not in others)
+    if not names:
+        raise WeftError(f"no algorithm can be searched; {'; '.join(f'{one}: {why}' for one, why in others.items())}")
     knobs = Asked(
-        algorithms=_algorithms(spec), chunks=_chunks(asked.chunks or ((1,) if plan else (16,))),
+        algorithms=names, chunks=_chunks(asked.chunks or ((1,) if plan else (16,))),
         options=asked.option or (), orders=asked.orders,
-        dimension_algorithms=asked.dimension_algorithms, forms=_forms(spec),
+        dimension_algorithms=asked.dimension_algorithms, forms=_forms(spec, names),
     )
     begin = spec.sweep.begin
     return Study(
@@ -103,7 +110,7 @@ def _make_study(spec: Spec, name: str, how: How) -> Study:
         knobs=knobs.choices(network.topology.shape, placed, kind),
         lane_GBps=None if asked.lane is None else parse_bandwidth(asked.lane, "--lane") / 1e9,
         evaluations=asked.evaluations, wants_sensitivity=asked.sensitivity, symmetry=spec.symmetry,
-        counting=asked.counting, how=how,
+        counting=asked.counting, how=how, is_open=any_of, not_searched=others,
     )
 
 
@@ -215,19 +222,46 @@ def _cost(spec: Spec, network: Network) -> Cost | None:
     return network.cost(prices, counting=asked.counting, fixed=asked.fixed_cost)
 
 
+def is_open(spec: Spec) -> bool:
+    """Whether all algorithms of a collective are searched: none is named, nor anything that only one has."""
+    asked = spec.optimize
+    return bool(spec.collective.name) and not (spec.collective.algorithms or asked.orders or asked.dimension_algorithms)
+
+
 def _algorithms(spec: Spec) -> tuple[str, ...]:
+    if is_open(spec):
+        return spec.algorithms
     names = spec.collective.algorithms or (ALGORITHM if spec.iteration.model else HIERARCHICAL,)
     for name in names:
         algorithm(name)
     return names
 
 
-def _forms(spec: Spec) -> dict[str, tuple[str, ...]]:
+def _unsearched(spec: Spec, name: str, network: Network) -> str:
+    """Why an algorithm that nobody named is not searched; empty if it is."""
+    form, one = spec.collective.form, algorithm(name)
+    if form is not None and form not in one.forms_of(spec.kind.name):
+        return f"it has no {form} form"
+    if spec.optimize.evaluator == "analytic" and one.built_from_rates:
+        return "it is built anew at each split, and has no formula: omit --evaluator analytic"
+    if name in SLOWLY_BUILT and network.topology.n_npus > MOST_BUILT and not has_free_translations(network.topology):
+        return f"it takes long to build anew at each split, for more than {MOST_BUILT} NPUs that are not alike"
+    if (why := spec.unasked(name, network.topology)) and one.reducing:
+        return f"{network.name} does not say that its switches reduce: name it to search it"
+    return why
+
+
+SLOWLY_BUILT, MOST_BUILT = (pipelined.NAME, concurrent_flow.NAME, bfb.NAME), 64
+"""Algorithms that take up to 9 s of CPU at a split of RI(4)_FC(8)_SW(4), where others that are built from bandwidths
+take 0.6, and the limit on NPUs that are not alike for searching them unnamed: up to 2 s."""
+
+
+def _forms(spec: Spec, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Forms to choose from, by algorithm; the collectives of a workload are in their algorithm's own choice.
 
     WeftError: a form is asked for a workload, or of algorithms that have no such form.
     """
-    names, form = _algorithms(spec), spec.collective.form
+    form = spec.collective.form
     if not spec.collective.name:
         if form is not None:
             raise WeftError("--form belongs to --collective; each collective of a workload has its algorithm's choice")

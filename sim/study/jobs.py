@@ -65,7 +65,7 @@ from workloads.workload import PHASES, Groups, Workload
 def with_npu_bandwidth(topology: Topology, work: WorkloadKeys, link_bandwidth: str | None = None) -> Topology:
     """The fabric with the bandwidths that each NPU has in its dimensions, or tiers, as `weft optimize` splits them.
 
-    WeftError: its links have others as well, or circuits that change, which have one, would have several.
+    Circuits that a policy switches are one dimension. WeftError: its links have others as well.
     """
     if work.npu_bandwidth is None:
         return topology
@@ -73,7 +73,7 @@ def with_npu_bandwidth(topology: Topology, work: WorkloadKeys, link_bandwidth: s
         raise WeftError(f"--npu-bandwidth {work.npu_bandwidth} gives the links theirs: omit --link-bandwidth "
                         f"{link_bandwidth}")
     n_links = links_per_npu(topology).size
-    if n_links and not is_product(topology) and dimensions(topology).min(initial=0) >= 0:
+    if n_links and (switches(topology) or not is_product(topology)) and dimensions(topology).min(initial=0) >= 0:
         each = per_dimension(work.npu_bandwidth, n_links, "NPU bandwidth")
         found = with_bandwidths(topology, [parse_bandwidth(rate, "NPU bandwidth") / 1e9 for rate in each])
         circuits = np.flatnonzero(~packet_links(topology))
@@ -90,11 +90,8 @@ def with_npu_bandwidth(topology: Topology, work: WorkloadKeys, link_bandwidth: s
     found = topology.with_links(bandwidth_Bps=links[topology.dimension])
     if optics is None or not found.n_links:
         return found
-    share = found.bandwidth_Bps / topology.bandwidth_Bps
-    if optics.policy and not np.allclose(share, share[0]):
-        raise WeftError(f"--npu-bandwidth {work.npu_bandwidth} on {topology.name}: circuits that change have one rate: "
-                        "give --link-bandwidth, or leave out the policy")
-    return replace(found, optics=optics._replace(rate_Bps=optics.rate_Bps * float(share[0])))
+    share = float(found.bandwidth_Bps[0] / topology.bandwidth_Bps[0])
+    return replace(found, optics=optics._replace(rate_Bps=optics.rate_Bps * share))
 
 
 @staged("pattern")

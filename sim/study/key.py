@@ -27,7 +27,7 @@ from collectives.registry import ALGORITHMS, BUILT_IN, Algorithm
 from sim.program.contract import I64
 from sim.program.model import Model
 from sim.program.model_options import OPTIONS, Mismatch
-from sim.study.designs import files_of_design
+from sim.study.designs import files_of_design, is_open
 from sim.study.file import Axes, Place, Sweep
 from sim.study.jobs import files_of
 from sim.study.keys import AUTO, SECTIONS, SWEPT, USUAL, ModelKeys, TopologyKeys, keys_of
@@ -134,12 +134,17 @@ def _of_work(task: Task) -> dict[str, Any]:
     spec, faults = task.spec, task.spec.build_faults()
     return {
         "results": RESULTS_VERSION, "fabric": fabric_digest(topology_of(spec), spec.fabric_file),
-        "machine": spec.topology.machine, "algorithms": spec.collective.algorithms, "model": _model(spec),
+        "machine": spec.topology.machine, "algorithms": _searched(spec), "model": _model(spec),
         "engine": spec.engine, "symmetry": spec.symmetry, "other": _other_keys(spec), "spread": task.spread,
         **({"for": (spec.collective.name, spec.collective.form, spec.sweep.begin)} if designs(spec) else {}),
         "files": [_content(name, stamp_of(name)) for name in _files(spec)], **({"why": True} if task.why else {}),
         **({} if faults is None else {"faults": faults.to_dict()}),
     }
+
+
+def _searched(spec: Spec) -> tuple[str, ...] | None:
+    """The algorithms; all of a collective where its designs name none."""
+    return spec.algorithms if designs(spec) and is_open(spec) else spec.collective.algorithms
 
 
 @lru_cache(maxsize=4096)

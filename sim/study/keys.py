@@ -162,8 +162,8 @@ class CollectiveKeys:
                            default="that of a file, or all-reduce")
     algorithms: tuple[str, ...] | None = key("names", "comma-separated names of algorithms, or schedule files",
                                              "NAME|FILE[,...]", ("--algorithms", "--algorithm"),
-                                             default="all that can run; of weft optimize hierarchical, or ring beside "
-                                             "--model")
+                                             default="all that can run; of weft optimize --workload hierarchical, "
+                                             "--model ring")
     form: str | None = key("text", "form of algorithms that have several", "NAME",
                            default="the faster one at each size")
     options: tuple[str, ...] | None = key(

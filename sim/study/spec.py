@@ -216,7 +216,7 @@ class Spec(Sections):
         if keys.aggregation_rate is None:
             for name in ("aggregation_per", "aggregation_latency"):
                 if getattr(keys, name) is not None:
-                    raise WeftError(f"[topology] {name} needs an aggregation_rate as well")
+                    raise WeftError(f"[topology] {name} needs --aggregation-rate as well")
             return topology
         nodes = None if np.any(topology.kind == SWITCH) else range(topology.n_npus)
         return with_reduction_units(
@@ -323,18 +323,22 @@ class Spec(Sections):
         forms = algorithm(name).forms_of(self.kind.name)
         return (self.collective.form,) if forms and self.collective.form else forms
 
+    def unasked(self, name: str, topology: Topology) -> str:
+        """Why an algorithm does not run on a fabric that nobody named; empty if it does, or is named."""
+        reduces = {"": True, "all": topology.says_it_reduces, "boxes": topology.boxes_reduce}
+        if self.collective.algorithms is None and not reduces[algorithm(name).reducing]:
+            return (f"{topology.name} does not say that its switches reduce; give --aggregation-rate, or name {name} "
+                    "to run it all the same")
+        if self.collective.algorithms is None and algorithm(name).is_long(topology):
+            return f"{name} takes long to build on {topology.n_npus:,} NPUs; name it to run it all the same"
+        return ""
+
     def build_schedule(
         self, name: str, topology: Topology, size: Quantity, form: str | None = None, **options: object
     ) -> Schedule:
         """The schedule of one algorithm at one size; in the algorithm's default form unless one is given."""
-        reduces = {"": True, "all": topology.says_it_reduces, "boxes": topology.boxes_reduce}
-        if self.collective.algorithms is None and not reduces[algorithm(name).reducing]:
-            raise WeftError(
-                f"{topology.name} does not say that its switches reduce; give --aggregation-rate, or name {name} to "
-                "run it all the same"
-            )
-        if self.collective.algorithms is None and algorithm(name).is_long(topology):
-            raise WeftError(f"{name} takes long to build on {topology.n_npus:,} NPUs; name it to run it all the same")
+        if why := self.unasked(name, topology):
+            raise WeftError(why)
         return build(name, self.kind.name, topology, size, form, **self.options_of(name) | options)
 
     @property

@@ -227,3 +227,24 @@ def test_a_profile_names_every_stage_once_and_only_if_asked_for(
     assert main(words) == 0
     assert capsys.readouterr().err == ""
     assert "stages" not in json.loads((tmp_path / "a.json").read_text())
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["compare", "--topology", "ring:3", "--chunks", "-1"], "--chunks is -1: give an integer from 1"),
+    (["compare", "--topology", "ring:3", "--nic-order", "x"], "--nic-order 'x' is unknown: choose one of rotate, fifo"),
+    (["compare", "--topology", "ring:3", "--element-bytes", "0"], "--element-bytes is 0: give an integer from 1"),
+    (["optimize", "--network", "RI(2)", "--collective", "all-reduce", "--budget", "1GB/s", "--evaluator", "x"],
+     "--evaluator 'x' is unknown: choose one of analytic, simulated"),
+    (["train", "--topology", "ring:2", "--workload", "resnet-50", "--samples", "1e400"], "--samples is inf: give a"),
+    (["compare", "--topology", "ring:3", "--aggregation-per", "port"], "--aggregation-per needs --aggregation-rate"),
+])
+def test_a_bad_value_is_told_with_its_flag(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith(f"weft {words[0]}: {said}")
+
+
+def test_a_bad_value_of_a_file_is_told_with_its_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "spec.toml"
+    file.write_text('[topology]\nspec = "ring:3"\n[model]\nnic_order = "x"\n', encoding="utf-8")
+    assert main(["compare", "--spec", str(file)]) == 2
+    assert capsys.readouterr().err.startswith("weft compare: nic_order 'x' is unknown")

@@ -10,9 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from collectives.registry import algorithms_for
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
 from sim.optimizer import study
+from sim.optimizer.network import read_any_network
+from sim.optimizer.programs import collective_objective
+from sim.program.model import Model
 
 NETWORK = "Topology: [Ring, FullyConnected, Switch]\nNpusCount: [4, 2, 4]\nCostDimension: [P, P, Q]\n"
 GROUPS = "Forward: [4, -1, -1]\nInputGrad: [4, -1, -1]\nWeightGrad: [-1, 2, 4]\n"
@@ -114,11 +118,50 @@ def test_flags_of_workloads_are_not_of_a_collective(flag: list[str], capsys: pyt
     assert f"{flag[0]} " in said and "is of workloads, and --collective is given: omit it" in said
 
 
-@pytest.mark.parametrize("named", [[], ["--algorithm", "hierarchical"]])
-def test_that_others_were_not_searched_is_said(named: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["optimize", "--network", "RI(3)_SW(5)", "--collective", "all-reduce", "-b", "1M", "--budget", "9GB/s"]
-    assert main([*asked, "--evaluations", "2", "--no-sensitivity", *named]) == 0
-    assert ("hierarchical alone was searched" in capsys.readouterr().out) is not bool(named)
+UNNAMED = ["optimize", "--collective", "all-reduce", "-b", "1M", "--budget", "9GB/s", "--evaluations", "2",
+           "--no-sensitivity"]
+
+
+@pytest.mark.parametrize(("more", "said"), [
+    ([], "algorithms searched, for none is named"),
+    (["--orders", "0,1"], "hierarchical alone was searched, of which --orders"),
+    (["--algorithm", "hierarchical"], ""),
+])
+def test_what_was_searched_is_said(more: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*UNNAMED, "--network", "RI(3)_SW(5)", *more]) == 0
+    printed = capsys.readouterr().out
+    assert said in printed
+    assert ("searched" in printed) is bool(said)
+
+
+@pytest.mark.parametrize("network", ["RI(3)_SW(5)", "torus:3x5", "leaf-spine:2x3x2", "mesh:2x3"])
+def test_unnamed_algorithms_are_all_searched(network: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The answer is no slower than any other named alone at the splits at which it began; all others are accounted for.
+    """
+    assert main([*UNNAMED, "--network", network, "--json", "-", "--quiet"]) == 0
+    row = row_of(capsys)
+    searched, others = {one["algorithm"] for one in row["choices"]}, set(row["not_searched"])
+    assert searched | others == set(algorithms_for("all-reduce")) and not searched & others
+    assert row["not_searched"]["in-network"] == f"{network} does not say that its switches reduce: name it to search it"
+    fabric, (first, *_), halves = read_any_network(network).topology, row["choices"], [4.5, 4.5]
+    assert first["time_s"] == row["time_s"]
+    for name in sorted(searched):
+        found = collective_objective(fabric, "all-reduce", name, "1MiB", model=Model(chunks=16)) if name not in (
+            "hierarchical", "themis") else collective_objective(
+            fabric, "all-reduce", name, "1MiB", model=Model(chunks=1), pipeline_chunks=16)
+        assert found.evaluate(np.array(halves)).time_ns * 1e-9 >= row["time_s"] * (1 - 1e-9)
+
+
+def test_splits_at_which_an_algorithm_cannot_be_built(capsys: pytest.CaptureFixture[str]) -> None:
+    """bfb balances loads in whole parts of a shard: equal links of a torus do, those of most splits do not."""
+    asked = [*UNNAMED, "--network", "torus:3x5", "--algorithm", "bfb"]
+    assert main([*asked, "--json", "-", "--quiet"]) == 0
+    row = row_of(capsys)
+    assert row["bandwidth_GBps"] == [4.5, 4.5] and row["splits"][1]["simulated_s"] is None
+    assert "bfb was left out at " in row["left_out"][0] and " GB/s bfb on torus:3x5: balanced loads need" in (
+        row["left_out"][0])
+    assert main([*asked, "--constraint", "B1 = 3.8713 GB/s"]) == EXIT_BAD_INPUT
+    assert "at 3.8713 / 5.1287 GB/s bfb on torus:3x5: balanced loads need" in capsys.readouterr().err
 
 
 def row_of(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 from sim.cli import main
 
 COLLECTIVE = ["--collective", "all-reduce", "-b", "1M"]
+HIERARCHICAL = ["--algorithm", "hierarchical"]
 
 
 def row_of(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
@@ -21,7 +22,8 @@ def row_of(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 @pytest.mark.table
 @pytest.mark.parametrize("budget_GBps", [300, 310, 20])
 @pytest.mark.parametrize("words", [
-    ["--network", "RI(4)_SW(8)", *COLLECTIVE],  # the chain of latencies and services at the whole budget decides
+    # the chain of latencies and services at the whole budget decides
+    ["--network", "RI(4)_SW(8)", *COLLECTIVE, *HIERARCHICAL],
     ["--network", "RI(4)_FC(2)", *COLLECTIVE, "--algorithm", "themis"],  # built from the rates
     ["--network", "RI(4)_FC(2)", *COLLECTIVE, "--algorithms", "hierarchical,bucket", "--chunks", "1,4"],
     ["--network", "RI(4)_SW(4)", "--workload", "resnet-50"],  # LIBRA's formulas
@@ -39,7 +41,7 @@ def test_the_price_of_a_budget(words: list[str], budget_GBps: int, capsys: pytes
 
 
 def test_the_formula_beside_a_simulation_has_the_same_price(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--network", "RI(4)_SW(8)", *COLLECTIVE, "--budget", "300GB/s", "--evaluations", "3"]
+    words = ["--network", "RI(4)_SW(8)", *COLLECTIVE, "--budget", "300GB/s", "--evaluations", "3", *HIERARCHICAL]
     simulated, analytic = (row_of(capsys, *words, "--evaluator", one) for one in ("simulated", "analytic"))
     key = "budget_saved_by_formula_s_per_GBps"
     assert simulated[key] == pytest.approx(analytic[key], rel=1e-3) and analytic[key] > 1e-9

@@ -84,7 +84,8 @@ def test_an_iteration_of_a_model_takes_what_train_has_there(fabric: str, capsys:
 
 @pytest.mark.table
 @pytest.mark.parametrize("loop", ["no-overlap", "wfbp"])
-@pytest.mark.parametrize("fabric", [*(one.replace("6x2", "7x2") for one in FABRICS), "rails:3x2", "leaf-spine:2x3x2"])
+@pytest.mark.parametrize("fabric", [*(one.replace("6x2", "7x2") for one in FABRICS), "rails:3x2", "leaf-spine:2x3x2",
+                                    "ocs:6x5,circuits=2x3,policy=demand"])
 def test_layers_take_what_train_has_there(
     fabric: str, loop: str, capsys: pytest.CaptureFixture[str], tmp_path: Any
 ) -> None:

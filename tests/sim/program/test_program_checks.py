@@ -62,7 +62,7 @@ def two_servers(work: int, slow_work: int) -> ProgramBuilder:
 def test_a_service_beyond_the_clock_that_nobody_asks_for() -> None:
     program = two_servers(10**6, 2).build()
     assert program.service_ps.max() == CLOCK_END_PS and slowest_ps(program) == 2000 * PS_PER_S
-    with pytest.raises(WeftError, match=r"a chunk of 1000000 units would be served for 1e\+09 s; the clock ends at"):
+    with pytest.raises(WeftError, match=r"a chunk of 1000000 B at 0.001 B/s takes 1e\+09 s; the clock ends at"):
         two_servers(1, 10**6).build()
 
 
@@ -70,9 +70,9 @@ def test_a_slowed_service_counts_where_it_occurs() -> None:
     program = two_servers(10**6, 2).build()
     slowed = disrupt(program, Disruptions(phases={0: [Phase(0, SLOW)]}))
     assert slowest_ps(slowed) == 2000 * PS_PER_S and slowed.service_ps.max() == CLOCK_END_PS
-    with pytest.raises(WeftError, match=r"with its faults a server could take .* for a chunk of 2 units"):
+    with pytest.raises(WeftError, match=r"with its faults a server could take .* for a chunk of 2 B"):
         disrupt(program, Disruptions(phases={1: [Phase(0, SLOW)]}))
-    with pytest.raises(WeftError, match=r"with its faults a server could take .* for a chunk of 1000000 units"):
+    with pytest.raises(WeftError, match=r"with its faults a server could take .* for a chunk of 1000000 B"):
         disrupt(program, Disruptions(detours={0: [(5, ((1, 0),))]}))
 
 

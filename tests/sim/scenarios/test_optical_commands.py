@@ -64,7 +64,7 @@ def test_a_rotor_is_optimized_and_judged_as_it_is_compared(capsys, tmp_path):
         (["compare", "--topology", "rotor:4x1", "--algorithm", "ring", "-b", "1M", "--engine", "analytic"],
          "the analytic engine on rotor:4x1: it knows no turns"),
         (["train", "--topology", "ocs:4x2,circuits=2x2,policy=demand", "--npu-bandwidth", "9GB/s,8GB/s", "--model",
-          "gpt-1.7b", "--device", "h100"], "circuits that change have one rate: give --link-bandwidth"),
+          "gpt-1.7b", "--device", "h100"], "NPU bandwidth has 2 values; give one"),
         (["compare", "--topology", "ocs:7x3", "--algorithm", "bfb"], "npu0->npu1 has none back"),
         (["schedule", "--topology", "ocs:3x1", "--algorithm", "ring", "--ocs-plan", "-"], "0 to 2 takes 2 circuits"),
         (["compare", "--topology", "hybrid:5x2,circuits=ring"], "full, a torus such as 4x4 (did you mean rings?)"),

@@ -37,6 +37,7 @@ def lines(
 
     monkeypatch.setattr(deciding, "simulate_point", simulate_point)
     names = tuple(dict.fromkeys(one["algorithm"] for one in rows))
+    model = {"tie": "first"} | model
     spec = Spec().updated({"topology": {"spec": fabric}, "model": model, "collective": {"algorithms": names}})
     return deciding.deciding_defaults(spec, spec.build_topology(), rows)
 
@@ -56,6 +57,16 @@ def test_an_alternative_that_does_not_win_or_run_is_not_said(
     monkeypatch: pytest.MonkeyPatch, times_us: dict[str, float]
 ) -> None:
     assert lines(monkeypatch, PIPELINED, times_us, chunks=16) == []
+
+
+def test_what_cannot_run_with_an_alternative_hides_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps its time; the alternative is told where another is faster than it."""
+    rows = [row("ring", 10), row("pipelined", 12), row("direct", 14)]
+    told = "of routes of equal length, the first; with all of them, "
+    assert lines(monkeypatch, rows, {"pipelined": 9, "direct": 13}, chunks=16, discipline="fifo", tie=None) == [
+        f"{told}pipelined is the fastest at 1 KiB, and ring cannot run (--tie split)"
+    ]
+    assert lines(monkeypatch, rows, {"pipelined": 11, "direct": 13}, chunks=16, discipline="fifo", tie=None) == []
 
 
 def test_a_winner_that_needs_its_discipline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,6 +164,6 @@ def test_many_sizes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_split_ties_that_win_or_save_the_winner_time(
     monkeypatch: pytest.MonkeyPatch, times_us: dict[str, float], said: str | None
 ) -> None:
-    found = lines(monkeypatch, [row("ring", 10), row("direct", 12)], times_us, discipline="fifo")
+    found = lines(monkeypatch, [row("ring", 10), row("direct", 12)], times_us, discipline="fifo", tie=None)
     start = "of routes of equal length, the first; with all of them, "
     assert found == ([f"{start}{said} (--tie split)"] if said else [])

@@ -195,8 +195,8 @@ def test_switches_add_up_at_a_rate() -> None:
     keys = {"spec": "ring:4", "aggregation_rate": "1GB/s", "aggregation_latency": "1us"}
     assert Spec.from_dict({"topology": keys}).build_topology().n_nodes == 8
     for lacking, message in (
-        ({"aggregation_per": "port"}, "aggregation_per needs an aggregation_rate"),
-        ({"aggregation_latency": "1us"}, "aggregation_latency needs an aggregation_rate"),
+        ({"aggregation_per": "port"}, "aggregation_per needs --aggregation-rate"),
+        ({"aggregation_latency": "1us"}, "aggregation_latency needs --aggregation-rate"),
         ({"aggregation_rate": "1GB/s", "aggregation_per": "node"}, "aggregation rate per 'node' is unknown"),
         ({"aggregation_rate": "fast"}, "aggregation rate 'fast'"),
     ):
