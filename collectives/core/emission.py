@@ -220,6 +220,11 @@ class Emission:
         self._compare(_of_sources(t, self._known), _of_sources(self._kept, asked))
         return _frozen(t)
 
+    @property
+    def listed(self) -> Transfers | None:
+        """The transfers of every source, where they have been emitted."""
+        return self._kept if np.all(self._known) else None
+
     def freeze(self) -> Transfers:
         """The transfers of every source, emitted now; from here on, they are what is emitted."""
         every = np.ones(self._n_sources, np.bool_)
@@ -267,8 +272,7 @@ class Emission:
 
         `most`: transfers that are few.
         """
-        one = self.sample()
-        if not one.is_even or one.n * self._n_sources <= most or np.all(self._known):
+        if np.all(self._known) or not (one := self.sample()).is_even or one.n * self._n_sources <= most:
             return None
         found = self._laid or self._lay()
         if found is None:
