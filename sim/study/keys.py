@@ -127,12 +127,14 @@ def shown_default(field: Field[Any], value: Any = None) -> str:
 
 
 class Section:
-    """What all sections have: they are equal and shown by their keys, and never change.
+    """What all sections have: they are equal by their keys, never change, and are shown by `sim.study.spec`.
 
     In one place: that `dataclass` compiles it for each takes a tenth of the time of `weft --help`.
     """
 
+    __slots__ = ("_hash",)
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    _hash: int
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in vars(self) or name not in self.__dataclass_fields__:
@@ -146,10 +148,14 @@ class Section:
         return vars(self) == vars(other) if type(other) is type(self) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(tuple(vars(self).values()))
+        try:
+            return self._hash
+        except AttributeError:  # the first time; a point of a sweep is looked up fifty times
+            object.__setattr__(self, "_hash", hash(tuple(vars(self).values())))
+            return self._hash
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self)  # hashes of text are other ones in another process
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
