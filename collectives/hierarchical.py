@@ -26,10 +26,10 @@ import numpy.typing as npt
 
 from collectives.core import stages
 from collectives.core.builders import kept_by_wiring, of_kind
+from collectives.core.carried import OfMany
 from collectives.core.grid import NOBODY, shrink_shape
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.process_groups import GroupSpec, ProcessGroup, automorphisms, grouped, process_group
-from collectives.core.proof import OfMany
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.stages import LaneRounds
 from collectives.core.symmetry import Group, Groups, node_group

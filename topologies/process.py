@@ -11,11 +11,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 try:
     import fcntl
@@ -74,7 +76,7 @@ def guarded() -> AbstractContextManager[None]:
 HEARD_S = 0.1
 """How often a wait for a solver looks for signals."""
 
-_left: list[Future[object]] = []
+_left: list["Future[object]"] = []
 """Calls that were interrupted while they ran."""
 
 
@@ -90,6 +92,8 @@ def heard(solve: Callable[[], T]) -> T:
     """
     if threading.current_thread() is not threading.main_thread():
         return solve()
+    from concurrent.futures import Future, wait  # loads logging, which no command needs that solves nothing
+
     found: Future[Any] = Future()
 
     def run() -> None:

@@ -26,6 +26,9 @@ class Rows(NamedTuple):
     child: Ints
     parents: Ints
     whole: Bools  # (n_dependencies,): whether all of the other is waited for, or it is followed chunk by chunk
+    # (n,): the row that takes the unit of a pool that this one gives back: itself, -1 where it gives none, n where
+    # nobody takes it
+    taken_by: Ints
     # waiting, order, bit, part: (n,): how many rows wait for each row; rows in order; number of each row within its
     # part; any row of that part, the same for all
     waiting: Ints
@@ -177,6 +180,13 @@ def _precedes(rows, one, row, before):  # type: ignore[no-untyped-def]  # jitted
 
 
 @helper
+def _was_taken(rows, row, before):  # type: ignore[no-untyped-def]  # jitted
+    """Whether a row gives back no unit, or one that it takes itself or a row before it."""
+    one = rows.taken_by[row]
+    return one in (-1, row) or (one < len(rows.order) and _precedes(rows, one, row, before))
+
+
+@helper
 def _arrives(rows, moves, one, row, place, started):  # type: ignore[no-untyped-def]  # jitted
     """Whether a row that is waited for has brought a block before the one at this place leaves."""
     if _has(started, rows.bit[one]):
@@ -301,25 +311,31 @@ def _ends(moves, sets, p, n_blocks, at):  # type: ignore[no-untyped-def]  # jitt
     return copied > TWICE
 
 
+POOLS = 2
+"""What `follow` returns where units are taken before they are given back, too."""
+
+
 @entry
 def follow(rows, moves, sets, streams, p, n_blocks):  # type: ignore[no-untyped-def]  # jitted
-    """Whether contributions, followed through all transfers, end where they are wanted.
+    """Whether contributions, followed through all transfers, end where they are wanted: 0, 1 or `POOLS`.
 
     `rows`, `moves`, `sets`: `rows` as `arrange` left them; what waits is used up.
     `streams`: whether anything is followed chunk by chunk.
     """
-    n_free = len(sets.free)
+    n_free, found = len(sets.free), POOLS
     for at in range(n_free):
         sets.free[at] = at
     for at in range(len(rows.order)):
         row = rows.order[at]
         n_free = _begin(rows, row, streams, sets, n_free)
+        if not _was_taken(rows, row, sets.before):
+            found = 1
         for place in range(moves.ptr[row + 1] - moves.ptr[row]):
             if not _takes(rows, moves, sets, streams, p, n_blocks, row, place):
-                return False
+                return 0
             if not _leaves(rows, moves, sets, streams, n_blocks, row, place):
-                return False
-    for at in range(len(moves.wanted_rank)):  # noqa: SIM110  # all() of a generator does not compile
+                return 0
+    for at in range(len(moves.wanted_rank)):
         if not _ends(moves, sets, p, n_blocks, at):
-            return False
-    return True
+            return 0
+    return found

@@ -9,15 +9,16 @@ that is emitted in parts. The first part is kept, read-only, and serves whoever 
 part, the rows of kept sources must be what they were.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from collectives.core.by_slots import WHOLE
+from collectives.core.carried import Carried
 from collectives.core.collective import Ends
 from collectives.core.laid import Laid, unbuilt
 from collectives.core.proof import ScheduleError
@@ -219,6 +220,11 @@ class Emission:
         self._compare(_of_sources(t, self._known), _of_sources(self._kept, asked))
         return _frozen(t)
 
+    @property
+    def listed(self) -> Transfers | None:
+        """The transfers of every source, where they have been emitted."""
+        return self._kept if np.all(self._known) else None
+
     def freeze(self) -> Transfers:
         """The transfers of every source, emitted now; from here on, they are what is emitted."""
         every = np.ones(self._n_sources, np.bool_)
@@ -266,8 +272,7 @@ class Emission:
 
         `most`: transfers that are few.
         """
-        one = self.sample()
-        if not one.is_even or one.n * self._n_sources <= most or np.all(self._known):
+        if np.all(self._known) or not (one := self.sample()).is_even or one.n * self._n_sources <= most:
             return None
         found = self._laid or self._lay()
         if found is None:
@@ -347,16 +352,12 @@ class Emission:
             )
 
 
-def digest_of(
-    kind: str, ends: Ends, p: int, root: int, t: Transfers, carried: Sequence[Sequence[int]]
-) -> bytes:
+def digest_of(kind: str, ends: Ends, p: int, root: int, t: Transfers, carried: Carried) -> bytes:
     """All that a proof depends on: the transfers, the blocks of each, and what the collective asks of every block."""
     found = np.array(ends.of_block, np.int64)
-    blocks = np.fromiter(chain.from_iterable(carried), np.int64)
-    counts = np.fromiter(map(len, carried), np.int64)
     there = [name for name, column in zip(t._fields, t, strict=True) if column is not None]
     text = repr((kind, p, found.size, root, list(ends.pairs), there))
-    return digest(text, *(column for column in t if column is not None), found, counts, blocks)
+    return digest(text, *(column for column in t if column is not None), found, carried.counts, carried.block)
 
 
 def _of_sources(t: Transfers, wanted: npt.NDArray[np.bool_]) -> Transfers:

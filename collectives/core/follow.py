@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core._follow import Moves, Rows, Sets, arrange, follow
+from collectives.core.carried import Carried
 from collectives.core.collective import Ends
 from collectives.core.transfers import Transfers
 from topologies.compiled import is_at_hand
@@ -37,35 +38,48 @@ def pays(moves: int) -> bool:
     return is_at_hand(follow) or (_in_python > COLD_MOVES and hasattr(follow, "py_func"))
 
 
-def holds(
-    ends: Ends, p: int, t: Transfers, carried: Sequence[Sequence[int]], waits: tuple[Ints, Ints, Bools]
-) -> bool:
-    """Whether a table is shown to implement its collective; False also where its sets would be too large to tell.
+def holds(ends: Ends, p: int, t: Transfers, carried: Carried, waits: tuple[Ints, Ints, Bools]) -> int:
+    """Whether a table is shown to implement its collective; 0 also where its sets would be too large to tell.
 
-    `carried`: blocks of each row.
     `waits`: rows that wait, in order, what each waits for, and whether entirely.
+    Returns `POOLS` where units of pools are shown to be taken before they are given back as well, else 1.
     """
-    n = t.src.size
-    block = np.fromiter(chain.from_iterable(carried), np.int64)
-    counts = np.fromiter(map(len, carried), np.int64, n)
+    n, counts, block = t.src.size, carried.counts, carried.block
     n_blocks, bits = len(ends.of_block), _in_bits(ends, p)
     if bits is None or not _are_in_range(t, counts, block, n_blocks):
-        return False
-    rows = _rows(n, *waits)
+        return 0
+    rows = _rows(n, *waits, _taken_by(t))
     moves = Moves(
         t.src.astype(np.int64), t.dst.astype(np.int64), t.reduces.copy(), _offsets(counts), block,
         np.repeat(np.arange(n), counts), *bits,
     )  # fmt: skip
     most, longest = arrange(rows), (int(rows.size.max(initial=0)) >> 6) + 1
     if most < 0 or 2 * most * longest + moves.block.size * moves.masks.shape[1] > MOST_WORDS:
-        return False
-    return bool(follow(rows, moves, _sets(moves, most, longest), not rows.whole.all(), p, n_blocks))
+        return 0
+    return int(follow(rows, moves, _sets(moves, most, longest), not rows.whole.all(), p, n_blocks))
 
 
-def _rows(n: int, child: Ints, parents: Ints, whole: Bools) -> Rows:
+def _taken_by(t: Transfers) -> Ints:
+    """Of each row the one whose unit it gives back, if those of a pool are given back as they are taken; see `Rows`."""
+    found = np.full(t.src.size, -1)
+    if t.pool is None:
+        return found
+    n_pools = int(t.pool[:, :2].max(initial=0)) + 1
+    takes, gives = (np.flatnonzero(t.pool[:, at] >= 0) for at in (0, 1))
+    of_take, of_give = (t.src[rows] * np.int64(n_pools) + t.pool[rows, at] for at, rows in ((0, takes), (1, gives)))
+    takes, gives = (rows[np.argsort(of, kind="stable")] for rows, of in ((takes, of_take), (gives, of_give)))
+    of_take, of_give = np.sort(of_take), np.sort(of_give)
+    place = np.searchsorted(of_take, of_give) + np.arange(of_give.size) - np.searchsorted(of_give, of_give)
+    there = place < np.searchsorted(of_take, of_give, side="right")
+    found[gives] = t.src.size
+    found[gives[there]] = takes[place[there]]
+    return found
+
+
+def _rows(n: int, child: Ints, parents: Ints, whole: Bools, taken_by: Ints) -> Rows:
     waiting, order, bit, part, size, first, left = (np.empty(n, np.int64) for _ in range(7))
     ptr, following = _offsets(np.bincount(child, minlength=n)), np.empty(child.size, np.int64)
-    return Rows(ptr, child, parents, whole, waiting, order, bit, part, size, first, left, following)
+    return Rows(ptr, child, parents, whole, taken_by, waiting, order, bit, part, size, first, left, following)
 
 
 def _sets(moves: Moves, most: int, longest: int) -> Sets:

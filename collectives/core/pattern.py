@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core import by_value
+from collectives.core.carried import BlocksOf, Carried, OfMany
 from collectives.core.collective import Collective, Ends
 from collectives.core.emission import FEW_TRANSFERS, Accepted, Emission, Emit, digest_of
 from collectives.core.process_groups import check_reserved
-from collectives.core.proof import BlocksOf, OfMany, ScheduleError, prove_carried
+from collectives.core.proof import ScheduleError, prove_carried
 from collectives.core.symmetry import Group, Groups, read_groups
 from collectives.core.transfers import Pool, Transfers
 from topologies import Topology, WeftError
@@ -317,12 +318,12 @@ class Pattern:
             _PROVED.add(digest)
         return "proved"
 
-    def _counted(self, t: Transfers, carried: Sequence[Sequence[int]]) -> npt.NDArray[np.int64]:
+    def _counted(self, t: Transfers, carried: Carried) -> npt.NDArray[np.int64]:
         """Blocks of each transfer, all of whose elements it has."""
         assert self.kind.weights is not None
-        weights, counts = np.array(self.kind.weights), np.array([*map(len, carried)], np.int64)
+        weights, counts = np.array(self.kind.weights), carried.counts
         owner = np.repeat(np.arange(counts.size), counts)
-        found = np.bincount(owner, weights[[*chain.from_iterable(carried)]], counts.size).astype(np.int64)
+        found = np.bincount(owner, weights[carried.block], counts.size).astype(np.int64)
         wrong = np.flatnonzero(found != t.blocks)
         if wrong.size:
             row = wrong[0]
@@ -334,22 +335,26 @@ class Pattern:
         """Whether exactly these transfers were proved, as those of a smaller member that is none."""
         return self._all()[3] in _PROVED
 
-    def _all(self) -> tuple[Ends, Transfers, list[tuple[int, ...]], bytes]:
+    def _all(self) -> tuple[Ends, Transfers, Carried, bytes]:
         """What is asked, the transfers of every source, from now on frozen, their blocks, and the digest of it all."""
         t = self.emission.freeze()
         carried = self._all_carried(t)
         ends = Ends.of(self.kind, self.p, self.n_blocks, self.root)
         return ends, t, carried, digest_of(self.kind.name, ends, self.p, self.root, t, carried)
 
-    def _all_carried(self, t: Transfers) -> list[tuple[int, ...]]:
+    def _all_carried(self, t: Transfers) -> Carried:
         """The blocks of many transfers; looked at one by one only where not all of them are as they should be."""
-        sources, slots, of = t.src.tolist(), t.slot.tolist(), self.blocks_of
+        if isinstance(self.blocks_of, OfMany):
+            found = self.blocks_of.of_rows(t.src, t.slot)
+            if found.block.min(initial=0) >= 0 and found.block.max(initial=-1) < self.n_blocks:
+                return found
+        sources, slots = t.src.tolist(), t.slot.tolist()
         with suppress(TypeError):
-            carried = [*(of.of_rows(t.src, t.slot) if isinstance(of, OfMany) else map(tuple, map(of, sources, slots)))]
-            blocks = [*chain.from_iterable(carried)]
+            rows = [*map(tuple, map(self.blocks_of, sources, slots))]
+            blocks = [*chain.from_iterable(rows)]
             if _BLOCKS.fits_all(blocks) and max(blocks, default=-1) < self.n_blocks:
-                return carried
-        return [self._carried(source, slot) for source, slot in zip(sources, slots, strict=True)]
+                return Carried(rows)
+        return Carried([self._carried(source, slot) for source, slot in zip(sources, slots, strict=True)])
 
     def _carried(self, source: int, slot: int) -> tuple[int, ...]:
         """The blocks of a transfer, as integers in range."""

@@ -23,14 +23,16 @@ Large tables are followed by `follow`, the same in compiled code, which says onl
 is followed here, which decides and says what is wrong.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core._follow import POOLS
 from collectives.core.by_slots import STREAM, WHOLE
+from collectives.core.carried import BlocksOf, Carried
 from collectives.core.collective import Collective, Ends
 from collectives.core.follow import holds, pays
 from collectives.core.transfers import Transfers
@@ -88,28 +90,6 @@ MOST_IN_PYTHON = 200_000
 
 Ints = npt.NDArray[np.int64]
 
-BlocksOf = Callable[[int, int], Sequence[int]]
-"""Blocks carried by transfer (source, slot), in the order they travel."""
-
-
-class OfMany:
-    """Such a function that takes all sources of a slot at once, too, (n,): of these it returns blocks of (n,) each."""
-
-    def __init__(self, blocks_of: Callable[[Any, int], Sequence[Any]]) -> None:
-        self.blocks_of = blocks_of
-
-    def __call__(self, source: int, slot: int) -> Sequence[int]:
-        """Of one."""
-        return self.blocks_of(source, slot)
-
-    def of_rows(self, src: npt.NDArray[np.integer], slot: npt.NDArray[np.integer]) -> Iterator[tuple[int, ...]]:
-        """Of each of many transfers, ordered by slot."""
-        first = np.flatnonzero(np.diff(slot, prepend=-1)).tolist()
-        for begin, end in pairwise([*first, slot.size]):
-            found = self.blocks_of(src[begin:end].astype(np.int64), int(slot[begin]))
-            yield from map(tuple, np.reshape(found, (-1, end - begin)).T.tolist())
-
-
 class ScheduleError(WeftError):
     """A schedule that does not implement its collective; the message names the rank, the block and the step."""
 
@@ -145,21 +125,20 @@ def prove(kind: Collective, p: Count, n_blocks: Count, root: int, transfers: Tra
         number of blocks it declares, or a unit is given back to a pool before it is sure to be taken.
     """
     pairs = zip(transfers.src.tolist(), transfers.slot.tolist(), strict=True)
-    carried = [blocks_of(source, slot) for source, slot in pairs]
+    carried = Carried([blocks_of(source, slot) for source, slot in pairs])
     prove_carried(Ends.of(kind, p, n_blocks, root), p, transfers, carried)
 
 
-def prove_carried(ends: Ends, p: int, transfers: Transfers, carried: Sequence[Sequence[int]]) -> None:
+def prove_carried(ends: Ends, p: int, transfers: Transfers, carried: Carried) -> None:
     """The same as `prove`, with the blocks of each row of the table."""
     _Proof(ends, p, transfers, carried).run()
 
 
 class _Proof:
-    def __init__(self, ends: Ends, p: int, transfers: Transfers, carried: Sequence[Sequence[int]]) -> None:
-        self.ends, self.p, self.t = ends, p, transfers
+    def __init__(self, ends: Ends, p: int, transfers: Transfers, carried: Carried) -> None:
+        self.ends, self.p, self.t, self.blocks = ends, p, transfers, carried
         self.src, self.dst = transfers.src.tolist(), transfers.dst.tolist()
         self.reduces, self.counts = transfers.reduces.tolist(), transfers.blocks.tolist()
-        self.carried = carried
         self.writes: dict[tuple[int, int], list[_Write]] = {}
         self.pool = [] if transfers.pool is None else transfers.pool[:, :2].tolist()
         self.units: dict[tuple[int, int, int], Units] = {}  # by source, pool and part of the dependency graph
@@ -169,15 +148,15 @@ class _Proof:
 
     def run(self) -> None:
         waits = self._dependencies()
-        moves = sum(map(len, self.carried)) + len(self.src)
+        moves = int(self.blocks.counts.sum()) + len(self.src)
         compiled = pays(moves)
-        shown = compiled and holds(self.ends, self.p, self.t, self.carried, waits)
+        shown = holds(self.ends, self.p, self.t, self.blocks, waits) if compiled else 0
         if compiled and not shown and moves > MOST_IN_PYTHON:
             raise ScheduleError(
                 f"{moves:,} transfers and blocks do not bring every contribution where it is wanted, or wait for more "
                 "others than can be followed: on fewer ranks the proof says what is wrong"
             )
-        if not shown or self.pool:
+        if not shown or (self.pool and shown < POOLS):
             self._follow(*waits, sends=not shown)
         if not shown:
             for block, pair in enumerate(self.ends.of_block):
@@ -361,6 +340,11 @@ class _Proof:
                 f"rank {rank} ends without the contribution of rank {missing.bit_length() - 1} to block {block} "
                 f"({f'step {step} wrote it last' if writes else f'nothing wrote it up to step {step}'})"
             )
+
+    @cached_property
+    def carried(self) -> Sequence[Sequence[int]]:
+        """Blocks of each row, one by one."""
+        return self.blocks.rows
 
     def _carried(self, row: int) -> str:
         blocks = self.carried[row]

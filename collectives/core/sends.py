@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,11 +94,10 @@ class SendList:
 
     def build(self) -> tuple[Transfers, dict[tuple[int, int], Sequence[int]]]:
         """The table of transfers, and the blocks of each (source, slot)."""
-        src, dst, step, port, blocks, reduces = np.array(self._rows, np.int64).reshape(-1, 6).T
-        counts = np.array([len(one) for one in self._waits], np.int64)
-        other, lag = np.array([wait for one in self._waits for wait in one], np.int64).reshape(-1, 2).T
-        hops = np.array([len(one) for one in self._links], np.int64)
-        links = np.array([link for one in self._links for link in one], np.int64)
+        src, dst, step, port, blocks, reduces = _flat(self._rows).reshape(-1, 6).T
+        counts, hops = (np.fromiter(map(len, lists), np.int64) for lists in (self._waits, self._links))
+        other, lag = _flat(chain.from_iterable(self._waits)).reshape(-1, 2).T
+        links = _flat(self._links)
         columns = Columns(src, dst, step, port, blocks, reduces, counts, other, lag, hops, links)
         carried = dict(zip(zip(src.tolist(), slots_of(src).tolist(), strict=True), self.blocks, strict=True))
         return columns.table(alike_by_slot=self.alike_by_slot), carried
@@ -112,6 +112,10 @@ class SendList:
             n_blocks=n_blocks, emit=partial(sources_only, transfers),
             **{"blocks_of": lambda source, slot: blocks[source, slot]} | more,
         )
+
+
+def _flat(rows: Iterable[Iterable[int]]) -> Ints:
+    return np.fromiter(chain.from_iterable(rows), np.int64)
 
 
 def columns_pattern(columns: Columns, block: Ints, **more: Any) -> Pattern:

@@ -31,6 +31,7 @@ import numpy.typing as npt
 
 from collectives.trees.forest import Edge, Routes, Tree
 from topologies import Topology, WeftError
+from topologies.core.paths import distinct_of
 from topologies.flows.maxflow import LARGEST, FlowNetwork
 from topologies.flows.tightest_cut import remembered
 from topologies.stages import count
@@ -351,7 +352,7 @@ def low_trees(
     scarce = ways.scarce(max(1, many // n), carry)
     left, share = np.append(carry.astype(float), np.inf), np.append(1 / np.maximum(carry, 1), 1)
     tie = TIE if len(roots) == 1 else 0
-    priced = [ways.exist & (scarce == price) for price in np.unique(scarce[ways.exist])]
+    priced = [ways.exist & (scarce == price) for price in distinct_of(scarce[ways.exist])]
     growing = [_Growing(root, n, len(priced)) for root, trees in roots.items() for _ in range(trees)]
     for _ in range(n - 1):
         for tree in growing:

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.carried import OfMany
 from collectives.core.collective import collective
 from collectives.core.grid import Grid
 from collectives.core.pattern import OwnProof, Pattern
-from collectives.core.proof import OfMany
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Transfers, TransferTable
 from collectives.trees.forest import Edge, Forest, Tree, check_tree

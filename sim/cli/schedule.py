@@ -28,6 +28,7 @@ from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.whole_file import write_bytes_whole
 from topologies.checks import WeftError
+from topologies.core.paths import distinct_of
 from topologies.units import counted, format_size
 from workloads.formats.chakra import write_trace
 from workloads.formats.schedule_writers import schedule_to_chakra, schedule_to_goal
@@ -198,7 +199,7 @@ def describe(schedule: Schedule, rank: int | None = None) -> dict[str, Any]:
         "topology": schedule.topology.name, "collective": schedule.kind.name, "algorithm": pattern.algorithm,
         "form": pattern.form, "size_bytes": schedule.size_bytes, "ranks": pattern.p, "blocks": pattern.n_blocks,
         "block_bytes": schedule.block_bytes, "steps": int(shown.step.max(initial=-1)) + 1,
-        "ports": int(np.unique(shown.port).size), "rank": 0 if rank is None else rank,
+        "ports": distinct_of(shown.port).size, "rank": 0 if rank is None else rank,
         "transfers_of_rank": int(shown.src.size), "bytes_sent_by_rank": int(shown.blocks.sum()) * schedule.block_bytes,
         "proof": schedule.proof, "symmetry": quotient(pattern, "first", 0).symmetry,
     } | ({"note": pattern.note} if pattern.note else {})

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from collectives import build, ring_rounds
+from collectives.core.carried import Carried
 from collectives.core.collective import Ends, collective
 from collectives.core.follow import holds
 from collectives.core.sends import SendList
@@ -63,7 +64,7 @@ def _proofs() -> None:
     sends.add(0, 1, [0])
     none = np.zeros(0, np.int64)
     ends = Ends.of(collective("broadcast"), 2, 1, 0)
-    holds(ends, 2, sends.build()[0], [[0]], (none, none, none.astype(np.bool_)))
+    holds(ends, 2, sends.build()[0], Carried([[0]]), (none, none, none.astype(np.bool_)))
 
 
 def _matches() -> None:

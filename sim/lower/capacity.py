@@ -56,6 +56,9 @@ def check_capacity(pattern: Pattern, n_ranks: int, chunks: int = 1) -> None:
     `chunks`: of a transfer, as far as it is known.
     WeftError: with the estimate, and what would help.
     """
+    listed, n_nodes = pattern.emission.listed, pattern.topology.n_nodes
+    if listed is not None and most_bytes(listed, n_ranks, n_nodes, chunks) <= memory_limit():
+        return
     need, transfers = peak_bytes(pattern, n_ranks, chunks)
     need = max(need, transfers * (TASK_BYTES + EVENT_BYTES * min(chunks, IN_FLIGHT)))  # else the engine would refuse it
     if need > memory_limit():
@@ -98,6 +101,16 @@ def peak_bytes(pattern: Pattern, n_ranks: int, chunks: int = 1) -> tuple[int, in
     waits = 0.0 if steps is None else each.apart[slots] * one.waits + each.joint[slots] * one.joint * (not steps)
     run = each.hop * one.hops + waits + each.in_flight[slots] * one.at_once * min(chunks, IN_FLIGHT)
     return int(n_ranks * (least + max(each.hop_found * one.hops, run))), one.transfers * n_ranks
+
+
+def most_bytes(t: Transfers, n_ranks: int, n_nodes: int, chunks: int = 1) -> int:
+    """At least what `peak_bytes` says, at a glance: if all ranks had as many as any, and routes through all nodes."""
+    each, waits = _Bytes(), np.bincount(t.src, np.diff(t.dep_ptr)).max(initial=0)
+    hops = n_nodes if t.via_links is None else max(n_nodes, t.via_links.size)
+    run = max(each.in_flight) * min(chunks, IN_FLIGHT) + max(each.joint) * waits + (each.hop + each.hop_found) * hops
+    table = max(each.transfer) + max(each.kept) + max(each.route)
+    transfers = np.bincount(t.src).max(initial=0) * (table + run)
+    return int(n_ranks * (transfers + waits * (max(each.wait) + max(each.apart))))
 
 
 class _OfOne(NamedTuple):

@@ -70,7 +70,7 @@ class Retimed:
         """Itself: its transfers do not depend on the bandwidths."""
         return self
 
-    def perturbed(self, bandwidth_GBps: F64, away: F64, number: int, rng: np.random.Generator) -> "Retimed":
+    def perturbed(self, bandwidth_GBps: F64, away: F64, number: int, rng: "np.random.Generator") -> "Retimed":
         """The structure of a perturbed run, whose rates and starts are still to be changed."""
         return self if self.cut is None else self.cut(number, rng)
 

@@ -115,9 +115,12 @@ def _trials(model: Model, discipline: str | None, largest_bytes: int) -> Iterato
     designed = model if discipline is None else replace(model, discipline=discipline)
     if designed != model:
         yield designed
-    for chunks in LADDER:
-        if chunks < (model.chunks or 0) or largest_bytes >= chunks * FINEST_BYTES:
-            yield replace(designed, chunks=chunks)
+    yield from (replace(designed, chunks=chunks) for chunks in _numbers(model, largest_bytes))
+
+
+def _numbers(model: Model, largest_bytes: int) -> list[int]:
+    """Numbers of chunks that are tried."""
+    return [one for one in LADDER if one < (model.chunks or 0) or largest_bytes >= one * FINEST_BYTES]
 
 
 def floor_of_all(schedule: Schedule, model: Model, symmetry: str = "auto") -> int:
@@ -127,7 +130,7 @@ def floor_of_all(schedule: Schedule, model: Model, symmetry: str = "auto") -> in
     """
     model = _unbuffered(fitting(schedule, model, symmetry))  # buffers only slow down
     largest_bytes = int(lower(schedule, model, symmetry).task_bytes.max(initial=0))
-    most = max(one.chunks or 1 for one in (model, *_trials(model, None, largest_bytes)))
+    most = max(model.chunks or 1, *_numbers(model, largest_bytes))
     whole = bounds(lower(schedule, replace(model, chunks=1), symmetry))
     if whole.load_ps == whole.best_ps or most == 1:
         return whole.best_ps
@@ -167,7 +170,7 @@ def least_chunks(schedule: Schedule, model: Model, symmetry: str = "auto") -> in
 
 
 def _unbuffered(model: Model) -> Model:
-    return replace(model, buffer_bytes=None, credit_ps=None, bubble=False)
+    return model if model.buffer_bytes is None else replace(model, buffer_bytes=None, credit_ps=None, bubble=False)
 
 
 class Timed(Protocol):

@@ -7,7 +7,7 @@ imported: the command line builds its help from here.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields, make_dataclass, replace
+from dataclasses import Field, FrozenInstanceError, dataclass, field, fields, make_dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -126,8 +126,40 @@ def shown_default(field: Field[Any], value: Any = None) -> str:
     return _shown(value) if value is not None else str(field.metadata["default"])
 
 
-@dataclass(frozen=True, kw_only=True)
-class TopologyKeys:
+class Section:
+    """What all sections have: they are equal by their keys, never change, and are shown by `sim.study.spec`.
+
+    In one place: that `dataclass` compiles it for each takes a tenth of the time of `weft --help`.
+    """
+
+    __slots__ = ("_hash",)
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    _hash: int
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in vars(self) or name not in self.__dataclass_fields__:
+            raise FrozenInstanceError(f"cannot assign to field {name!r}")
+        vars(self)[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:  # the first time; a point of a sweep is looked up fifty times
+            object.__setattr__(self, "_hash", hash(tuple(vars(self).values())))
+            return self._hash
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self)  # hashes of text are other ones in another process
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class TopologyKeys(Section):
     """Section `[topology]`: the fabric."""
 
     spec: str | None = key("text", "the fabric: torus:8x8, RI(4)_SW(8), ..., or a file (docs/guides/formats.md)",
@@ -154,8 +186,8 @@ class TopologyKeys:
                                           default="0s")
 
 
-@dataclass(frozen=True, kw_only=True)
-class CollectiveKeys:
+@dataclass(eq=False, repr=False, kw_only=True)
+class CollectiveKeys(Section):
     """Section `[collective]`: the collective and its algorithms."""
 
     name: str | None = key("text", "all-reduce, reduce-scatter, all-gather, ...", "NAME", ("--collective",),
@@ -178,10 +210,9 @@ class CollectiveKeys:
 
 
 if TYPE_CHECKING:
-    class ModelKeys:
+    class ModelKeys(Section):
         """Its keys are those of the table, which a type checker does not read."""
 
-        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
         preset: str | None
         engine: str | None
         symmetry: str | None
@@ -204,14 +235,15 @@ else:
                       default="no faults"),
     }
     ModelKeys = make_dataclass(
-        "ModelKeys", [(name, Any, one) for name, one in _model.items()], frozen=True, kw_only=True,
+        "ModelKeys", [(name, Any, one) for name, one in _model.items()], bases=(Section,), eq=False,
+        repr=False, kw_only=True,
         namespace={"__doc__": "Section `[model]`: what the simulation assumes; see `sim.program.model_options`.",
                    "__module__": __name__},
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class SweepKeys:
+@dataclass(eq=False, repr=False, kw_only=True)
+class SweepKeys(Section):
     """Section `[sweep]`: sizes, as nccl-tests writes and counts them."""
 
     begin: str | int | None = key("size", "first size, suffix K, M or G (base 2); the only one without -e", "SIZE",
@@ -221,8 +253,8 @@ class SweepKeys:
     step: str | int | None = key("size", "from one size to the next, instead of a factor", "SIZE", ("-i", "--step"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class AccountKeys:
+@dataclass(eq=False, repr=False, kw_only=True)
+class AccountKeys(Section):
     """Section `[account]`: what is reported of a run besides its time."""
 
     why: bool = key("flag", "report what the critical path of every point was spent on", value=False)
@@ -230,8 +262,8 @@ class AccountKeys:
                              "0.1 %, other ties, chunk counts nearby", "N", default="4 where cheap; 0 in sweep")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LibraryKeys:
+@dataclass(eq=False, repr=False, kw_only=True)
+class LibraryKeys(Section):
     """Section `[library]`: a collective library that runs on a machine, instead of algorithms."""
 
     name: str | None = key("text", "what the library would choose and take: nccl, nccl:2.27 or rccl", "NAME[:VERSION]",
@@ -243,8 +275,8 @@ class LibraryKeys:
     gpus_per_process: int | None = key("integer", "GPUs that a process drives (-g of nccl-tests)", "N", default="1")
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkloadKeys:
+@dataclass(eq=False, repr=False, kw_only=True)
+class WorkloadKeys(Section):
     """Section `[workload]`: a model, its layers in a file, or a foreign trace; and the NPU that computes it."""
 
     name: str | None = key("text", "a model (gpt-3, ...), a file of layers in the format of ASTRA-sim 1.0, LIBRA and "
@@ -275,8 +307,8 @@ class WorkloadKeys:
                                     "RATE,RATE")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingKeys:
+@dataclass(eq=False, repr=False, kw_only=True)
+class TrainingKeys(Section):
     """Section `[training]`: how an iteration is run."""
 
     loop: str | None = key("text", "no-overlap, wfbp or dear", "NAME", default="wfbp")
@@ -296,8 +328,8 @@ class TrainingKeys:
     pipeline_order: str | None = key("text", "1f1b or gpipe", "NAME", default="1f1b")
 
 
-@dataclass(frozen=True, kw_only=True)
-class IterationKeys:
+@dataclass(eq=False, repr=False, kw_only=True)
+class IterationKeys(Section):
     """Section `[iteration]`: a language model and its plan, whose iteration is made of passes."""
 
     model: str | None = key("text", "a decoder by name (llama-3-70b, ...), a Hugging Face config.json, or what "
@@ -354,8 +386,8 @@ def filled(keys: Any, values: Mapping[str, Any] | None = None) -> Any:
     return replace(keys, **{name: value for name, value in known.items() if getattr(keys, name) is None})
 
 
-@dataclass(frozen=True, kw_only=True)
-class OptimizeKeys:
+@dataclass(eq=False, repr=False, kw_only=True)
+class OptimizeKeys(Section):
     """Section `[optimize]`: a design problem, its limits, and how it is searched."""
 
     network: tuple[str, ...] | None = key(
@@ -399,8 +431,8 @@ class OptimizeKeys:
     sensitivity: bool = key("flag", "report the time saved by one more GB/s in each dimension", value=False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PoolKeys:
+@dataclass(eq=False, repr=False, kw_only=True)
+class PoolKeys(Section):
     """Section `[pool]`: an array streamed through the slots of an aggregating switch."""
 
     size: str = key("text", "of the array of each worker", "SIZE", value="1MiB")
@@ -427,8 +459,8 @@ class PoolKeys:
     leaves: int | None = key("integer", "leaf switches that the workers are divided among", "N", default="2")
 
 
-@dataclass(frozen=True, kw_only=True)
-class CircuitsKeys:
+@dataclass(eq=False, repr=False, kw_only=True)
+class CircuitsKeys(Section):
     """Section `[circuits]`: optical circuits for a training job."""
 
     servers: int = key("integer", "servers of 4 GPUs", "N", value=16)
@@ -441,8 +473,8 @@ class CircuitsKeys:
     budget: int = key("integer", "moves of the search of placements; 0: no search", "MOVES", value=0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class AstraKeys:
+@dataclass(eq=False, repr=False, kw_only=True)
+class AstraKeys(Section):
     """Section `[astra]`: inputs of ASTRA-sim."""
 
     network: str | None = key("text", "network file of the analytical backends, YAML", "FILE")
@@ -450,8 +482,8 @@ class AstraKeys:
     num_queues_per_dim: int = key("integer", "queues per dimension, as in ASTRA-sim", "N", value=1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class MeasuredKeys:
+@dataclass(eq=False, repr=False, kw_only=True)
+class MeasuredKeys(Section):
     """Section `[measured]`: times of a machine."""
 
     file: str | None = key("text", "nccl-tests text or JSON, OSU, IMB or HCCL text, or JSON of weft compare", "FILE",
@@ -459,8 +491,8 @@ class MeasuredKeys:
     placement: str | None = key("text", "of nccl-tests: out-of-place or in-place", "WORD", default="out-of-place")
 
 
-@dataclass(frozen=True, kw_only=True)
-class JudgeKeys:
+@dataclass(eq=False, repr=False, kw_only=True)
+class JudgeKeys(Section):
     """Section `[judge]`: tables of one machine or fabric, and an earlier run of it."""
 
     files: tuple[str, ...] | None = key(
@@ -472,15 +504,15 @@ class JudgeKeys:
         default="neither")
 
 
-@dataclass(frozen=True, kw_only=True)
-class CalibrateKeys:
+@dataclass(eq=False, repr=False, kw_only=True)
+class CalibrateKeys(Section):
     """Section `[calibrate]`: tables of one machine."""
 
     files: tuple[str, ...] | None = key("files", "tables of nccl-tests or OSU, measured on the machine", "FILE")
 
 
-@dataclass(frozen=True, kw_only=True)
-class BoundKeys:
+@dataclass(eq=False, repr=False, kw_only=True)
+class BoundKeys(Section):
     """Section `[bound]`: what a lower bound covers."""
 
     program: bool = key("flag", "also solve the linear programs of an all-to-all, and of an all-reduce with chosen "
@@ -488,16 +520,16 @@ class BoundKeys:
     reducing_switches: bool | None = key("flag", "switches may multicast and reduce (default: as the fabric says)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScheduleKeys:
+@dataclass(eq=False, repr=False, kw_only=True)
+class ScheduleKeys(Section):
     """Section `[schedule]`: what is shown of schedules."""
 
     rank: int | None = key("integer", "show the transfers that this rank sends", "R")
     list: bool = key("flag", "list algorithms by collective, with their limits", value=False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlotKeys:
+@dataclass(eq=False, repr=False, kw_only=True)
+class PlotKeys(Section):
     """Section `[plot]`: which results a figure shows."""
 
     files: tuple[str, ...] | None = key("files", "results, as --json writes them", "FILE")
@@ -505,8 +537,8 @@ class PlotKeys:
     size: str | None = key("text", "of a scaling figure", "SIZE", default="the largest that all fabrics have")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportKeys:
+@dataclass(eq=False, repr=False, kw_only=True)
+class ReportKeys(Section):
     """Section `[report]`: a page of a folder of results."""
 
     folder: str | None = key("text", "folder of results, as --json writes them", "DIR")
@@ -515,8 +547,8 @@ class ReportKeys:
     page: str | None = key("text", "the page ('-': standard output)", "FILE", default="DIR/report.html")
 
 
-@dataclass(frozen=True, kw_only=True)
-class PaperKeys:
+@dataclass(eq=False, repr=False, kw_only=True)
+class PaperKeys(Section):
     """Section `[paper]`: a published evaluation."""
 
     name: str | None = key(

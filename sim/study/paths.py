@@ -9,7 +9,7 @@ from collectives.core.pairs import SKEWS
 from collectives.formats.names import SUFFIX
 from sim.study.keys import SECTIONS, TENANT, keys_of
 from topologies.formats.files import is_topology_file
-from topologies.machines.profile import PROFILES
+from topologies.machines import PROFILES
 from workloads.models import JOB_FILES, MODELS
 
 MACHINE = "NAME|FILE.toml|FILE.xml[:NODES]"

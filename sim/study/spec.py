@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,12 +38,16 @@ from topologies import SWITCH, Topology, WeftError, from_spec, with_reduction_un
 from topologies.checks import checked, choice, integer, nearest, told
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.formats.files import is_topology_file
-from topologies.machines.profile import PROFILES, Machine, machine_and_nodes
+from topologies.lazy import later
+from topologies.machines import PROFILES
 from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.text.input_text import read_input, stamp_of
 from topologies.text.plain_data import parse_json, parse_toml
 from topologies.units import Quantity, format_size, parse_bandwidth, parse_sweep_size, parse_time
+
+if TYPE_CHECKING:
+    from topologies.machines.profile import Machine
 
 _OF_SWING = {"link_bandwidth": "400Gb/s", "link_latency": "100ns", "hop_latency": "300ns"}
 _OF_SWING_HX = {"link_bandwidth": "400Gb/s", "link_latency": "153ns", "hop_latency": "100ns"}
@@ -208,7 +212,8 @@ class Spec(Sections):
         named = self.fabric
         if named is None:
             raise WeftError("no machine is given: write --machine dgx-h100:4, or a profile FILE.toml:4")
-        return machine_and_nodes(named)
+        found: tuple[Machine, int] = later("topologies.machines.profile:machine_and_nodes")(named)
+        return found
 
     def _with_aggregation(self, topology: Topology) -> Topology:
         """The fabric with units that add up at the given rate: behind switches, or routers where there are none."""

@@ -2,3 +2,6 @@
 
 Imports `topologies.boxes`, `topologies.text` and `topologies.units`.
 """
+
+PROFILES = (".toml", ".xml")
+"""How files of machines end: profiles, and topologies of NCCL and RCCL."""

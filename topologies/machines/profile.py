@@ -107,8 +107,6 @@ def _nics(root: Element, where: str) -> dict[str, Any]:
 
 
 FOLDER = Path(__file__).parent
-PROFILES = (".toml", ".xml")
-"""How files of machines end: profiles, and topologies of NCCL and RCCL."""
 
 OF_LINK = ("ring", "multicast")
 """Rates of a GPU that are shares of its link: where a profile changes the link alone, they change with it."""

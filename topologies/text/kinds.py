@@ -1,7 +1,6 @@
 """What a file is, by how it begins, so that one in the place of another is named, with the flag that takes it."""
 
 import re
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +27,8 @@ class Kind(NamedTuple):
 @cache
 def kinds() -> tuple[Kind, ...]:
     """Rows of `kinds.toml`. Where one of the reader's own kind fits a file as well, it reads it."""
+    import tomllib  # takes 4 ms, and most commands read no file
+
     rows = tomllib.loads((Path(__file__).parent / "kinds.toml").read_text(encoding="utf-8"))["kind"]
     return tuple(Kind(row.get("pattern") or f"{_XML}<{row['xml']}", row["what"], tuple(row.get("read_as", ())))
                  for row in rows)

@@ -13,8 +13,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from collectives import build
+from collectives.core.carried import OfMany
 from collectives.core.pattern import Pattern, proofs_later
-from collectives.core.proof import OfMany, ScheduleError, prove
+from collectives.core.proof import ScheduleError, prove
 from collectives.core.schedule import schedule
 from collectives.core.transfers import Transfers, take
 from collectives.custom import from_steps
@@ -259,8 +260,8 @@ def test_blocks_of_all_sources_of_a_slot_at_once_are_those_of_each(
     pattern = build(algorithm, kind, from_spec(spec), "1MiB", **options).pattern
     t, found = pattern.transfers(), pattern.blocks_of
     assert isinstance(found, OfMany)
-    assert [*found.of_rows(t.src, t.slot)] == [
+    assert found.of_rows(t.src, t.slot).rows == [
         tuple(found(source, slot)) for source, slot in zip(t.src.tolist(), t.slot.tolist(), strict=True)]
     some = np.flatnonzero(t.src % 3 == 1)  # as unequal parts of slots
-    assert [*found.of_rows(t.src[some], t.slot[some])] == [
+    assert found.of_rows(t.src[some], t.slot[some]).rows == [
         tuple(found(source, slot)) for source, slot in zip(t.src[some].tolist(), t.slot[some].tolist(), strict=True)]

@@ -10,8 +10,9 @@ from collectives import build
 from collectives.core.routes import paths_of
 from collectives.core.transfers import Transfers
 from sim.cli import main
-from sim.lower.capacity import BYTES_PER_TASK, check_capacity, peak_bytes
+from sim.lower.capacity import BYTES_PER_TASK, check_capacity, most_bytes, peak_bytes
 from sim.lower.job import count_tasks, lower
+from sim.program.checks import EVENT_BYTES, IN_FLIGHT, TASK_BYTES
 from sim.program.model import Model
 from sim.simulation import simulate
 from sim.study.jobs import build_job
@@ -61,6 +62,30 @@ def test_a_full_hamiltonian_ring_of_4096_nodes_is_refused_at_once(monkeypatch: p
     check_capacity(pattern, 1)
     with pytest.raises(WeftError, match=r"134,184,960 transfers and .* GiB of memory; the limit is 8 GiB"):
         check_capacity(pattern, pattern.p)
+
+
+@pytest.mark.parametrize(("spec", "algorithm", "kind"), [
+    ("ring:7", "ring", "all-reduce"), ("torus:5x3", "direct", "all-to-all"), ("torus:1", "ring", "all-gather"),
+    ("torus:4x4", "hierarchical", "all-reduce"), ("fat-tree:4", "parameter-server", "all-reduce"),
+    ("torus:3x4", "tacos", "all-gather"), ("torus:8x8", "swing", "all-reduce"), ("ring:3", "bfb", "all-gather"),
+    ("ring:5", "pipelined", "broadcast"),
+])
+@pytest.mark.parametrize("chunks", [1, 3, 64])
+def test_what_is_seen_at_a_glance_is_no_less_than_the_estimate(
+    spec: str, algorithm: str, kind: str, chunks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of transfers that are listed, so that those which surely fit are not looked at."""
+    pattern = build(algorithm, kind, from_spec(spec), "1MiB").pattern
+    listed = pattern.emission.listed
+    assert listed is not None
+    for ranks in {1, pattern.p}:
+        estimate, transfers = peak_bytes(pattern, ranks, chunks)
+        most = most_bytes(listed, ranks, pattern.topology.n_nodes, chunks)
+        assert most >= max(estimate, transfers * (TASK_BYTES + EVENT_BYTES * min(chunks, IN_FLIGHT)))
+        monkeypatch.setattr(extents, "physical_memory", lambda most=most: 3 * max(1, most // 2))
+        with monkeypatch.context() as looks:
+            looks.setattr("sim.lower.capacity.peak_bytes", lambda *_: pytest.fail("looked at"))
+            check_capacity(pattern, ranks, chunks)
 
 
 def test_one_rank_needs_nothing() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import FrozenInstanceError, fields, make_dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -101,3 +103,26 @@ def test_a_document_holds_defaults_too_and_reads_back() -> None:
         "in_order": False, "first_layers_first": False, "updates": False, "microbatches": 4,
     }
     assert Spec.from_dict(data) == spec
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_a_section_is_what_a_frozen_dataclass_of_its_keys_would_be(name: str) -> None:
+    """Equal and hashed by its keys, never changed, and without its hash in another process."""
+    kind = SECTIONS[name]
+    plain = make_dataclass(kind.__name__, [(one.name, Any, one.default) for one in fields(kind)], frozen=True)
+    key = fields(kind)[-1].name
+    one, same, other = kind(**{key: "a"}), kind(**{key: "a"}), kind(**{key: "b"})
+    assert one == same != other
+    assert one != plain(**{key: "a"})
+    assert hash(one) == hash(one) == hash(same) == hash(plain(**{key: "a"}))
+    assert replace(one, **{key: "b"}) == other
+    back = pickle.loads(pickle.dumps(one))
+    assert back == one
+    assert not hasattr(back, "_hash"), "of text it is another one there"
+    for changed in (one, plain()):
+        with pytest.raises(FrozenInstanceError):
+            setattr(changed, key, "c")
+        with pytest.raises(FrozenInstanceError):
+            delattr(changed, key)
+        with pytest.raises(FrozenInstanceError):
+            changed.unknown = 1
