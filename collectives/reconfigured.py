@@ -58,14 +58,13 @@ def in_matchings(schedule: Schedule) -> Schedule:
     """A schedule whose transfers wait for nothing, in steps in which each rank sends and receives once.
 
     The matching that moves the most bytes first (Birkhoff, with few matchings: arXiv 2605.26845); of any other
-    schedule, the schedule itself.
+    schedule, the schedule itself. On duplex ports both ways of a pair are in one step; where their number is even, the
+    pairs of a step are cycles, which take two ports: so none is left over.
     """
-    from scipy.optimize import linear_sum_assignment  # heavy: loaded where it is used
-
-    t, p = schedule.pattern.transfers(), schedule.pattern.p
+    t, p, optics = schedule.pattern.transfers(), schedule.pattern.p, schedule.topology.optics
     if t.dep_src.size or t.pool is not None or not np.any(t.src != t.dst):
         return schedule
-
+    of = _heaviest if optics is None or not optics.duplex else _cycles if optics.ports % 2 == 0 else _both_ways
     step, left, number = np.zeros(t.src.size, np.int32), np.flatnonzero(t.src != t.dst), 0
     while left.size:
         left = left[np.argsort(t.blocks[left], kind="stable")]  # of several for a pair, the largest is taken
@@ -73,10 +72,47 @@ def in_matchings(schedule: Schedule) -> Schedule:
         row[t.src[left], t.dst[left]] = left
         weight[t.src[left], t.dst[left]] = t.blocks[left]
         count("transfers in matchings", t.src.size - left.size, t.src.size)
-        taken = row[heard(partial(linear_sum_assignment, weight, maximize=True))]
+        taken = row[of(weight, number)]
         step[taken[taken >= 0]] = number
         left, number = np.setdiff1d(left, taken), number + 1
     return _moved(schedule, t._replace(step=step, via_ptr=None, via_links=None), schedule.topology)
+
+
+Ends = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""Sources and destinations of pairs."""
+
+
+def _heaviest(weight: npt.NDArray[np.float64], number: int) -> Ends:
+    """The pairs of the heaviest matching from each rank to another."""
+    from scipy.optimize import linear_sum_assignment  # heavy: loaded where it is used
+
+    found: Ends = heard(partial(linear_sum_assignment, weight, maximize=True))
+    return found
+
+
+def _cycles(weight: npt.NDArray[np.float64], number: int) -> Ends:
+    """Both ways of the heaviest cycles; among equals those of ranks as far apart as the number of the step says."""
+    p, both = len(weight), np.maximum(weight, weight.T)
+    apart = (np.arange(p) - np.arange(p)[:, None]) % p
+    once = (both > 0) & ((apart < p - apart) | (apart * 2 == p) & (apart == np.arange(p) - np.arange(p)[:, None]))
+    src, dst = _heaviest(once * (both + (apart == number + 1) / (2 * p)), number)
+    src, dst = src[once[src, dst]], dst[once[src, dst]]
+    return np.concatenate([src, dst]), np.concatenate([dst, src])
+
+
+def _both_ways(weight: npt.NDArray[np.float64], number: int) -> Ends:
+    """Both ways of the heaviest matching of pairs; among equals that of this round, where each meets each other once."""
+    import rustworkx as rx  # heavy: loaded where it is used
+
+    p, both = len(weight), np.maximum(weight, weight.T)
+    rounds = p - 1 + p % 2  # the last of an even number meets who would meet itself
+    graph = rx.PyGraph()
+    graph.add_nodes_from(range(p))
+    for a, b in np.argwhere(np.triu(both)).tolist():
+        turn = (2 * a if b == rounds else a + b) % rounds == number
+        graph.add_edge(a, b, 2 * p * round(both[a, b]) + turn)
+    src, dst = np.array([*rx.max_weight_matching(graph, weight_fn=int)], np.int64).T
+    return np.concatenate([src, dst]), np.concatenate([dst, src])
 
 
 def of_steps(schedule: Schedule, first: int, last: int) -> Transfers:

@@ -7,10 +7,10 @@ and a circuit leads from one server to another in one direction.
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import combinations_with_replacement, cycle, islice, permutations
+from itertools import combinations_with_replacement, cycle, islice, permutations, product
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -345,7 +345,7 @@ def stride_rings(fabric: Topology) -> list[Topology]:
 
 
 class States(NamedTuple):
-    """All circuits that take every simplex port of n servers; (n_states, n, n) from row to column."""
+    """All circuits of n servers beside which there is room for no other; (n_states, n, n) from row to column."""
 
     circuits: npt.NDArray[np.int8]
     hops: npt.NDArray[np.int8]  # of a shortest route; n where there is none
@@ -353,25 +353,59 @@ class States(NamedTuple):
 
     def fabric(self, fabric: Topology, state: int) -> Topology:
         """A fabric with the circuits of a state."""
-        times = self.circuits[state]
+        times = np.triu(self.circuits[state]) if _of(fabric)[0].duplex else self.circuits[state]
         return between(fabric, [(a, b) for a, b in np.argwhere(times).tolist() for _ in range(times[a, b])])
 
 
 def all_states(fabric: Topology) -> States | None:
-    """All circuits of a few servers; None where there are more than `MOST_STATES`, or ports are duplex."""
+    """All circuits of a few servers; None where there are more than `MOST_STATES`."""
     optics, n = _of(fabric)
-    if optics.duplex or optics.single or optics.only or not 2 <= n <= MOST_SERVERS or n < fabric.n_nodes:
+    if optics.single or optics.only or not 2 <= n <= MOST_SERVERS or n < fabric.n_nodes:
         return None
     matchings = sum((-1) ** k * math.perm(n, n - k) for k in range(n + 1))  # in which nobody is its own destination
-    return _states(n, optics.ports) if math.comb(matchings + optics.ports - 1, optics.ports) <= MOST_STATES else None
+    some = _n_cables((optics.ports,) * n) if optics.duplex else math.comb(matchings + optics.ports - 1, optics.ports)
+    return _states(n, optics.ports, optics.duplex) if some <= MOST_STATES else None
+
+
+def _rows(spare: tuple[int, ...], idle: bool) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], bool]]:
+    """How many cables lead from a server to each later one, the ports that these have left, and the next `idle`.
+
+    `spare`: ports of each server; `idle`: whether one of them may have ports left over.
+    """
+    for row in product(*(range(min(spare[0], one) + 1) for one in spare[1:])):
+        left = spare[0] - sum(row)
+        if left == 0 or (left > 0 and idle):
+            yield row, tuple(one - taken for one, taken in zip(spare[1:], row, strict=True)), idle and not left
+
+
+def _cables(spare: tuple[int, ...], idle: bool = True) -> Iterator[tuple[int, ...]]:
+    """All rows one after the other, in each way that leaves no room."""
+    if len(spare) == 1:
+        yield from [()] * (idle or not spare[0])
+    else:
+        yield from ((*row, *more) for row, *left in _rows(spare, idle) for more in _cables(*left))
+
+
+@lru_cache(maxsize=4096)
+def _n_cables(spare: tuple[int, ...], idle: bool = True) -> int:
+    """How many `_cables` has."""
+    if len(spare) == 1:
+        return int(idle or not spare[0])
+    return sum(_n_cables(tuple(sorted(left)), more) for _, left, more in _rows(spare, idle))
 
 
 @lru_cache(maxsize=4)
-def _states(n: int, ports: int) -> States:
+def _states(n: int, ports: int, duplex: bool) -> States:
     self = np.eye(n, dtype=np.int8)
-    full = np.array([self[[*one]] for one in permutations(range(n)) if all(a != b for a, b in enumerate(one))])
-    some = [*combinations_with_replacement(range(len(full)), ports)]
-    circuits = np.unique(full[np.array(some)].sum(axis=1, dtype=np.int8), axis=0)
+    if duplex:
+        some = np.array([*_cables((ports,) * n)], np.int8)
+        circuits = np.zeros((len(some), n, n), np.int8)
+        circuits[:, *np.triu_indices(n, 1)] = some
+        circuits += circuits.swapaxes(1, 2)
+    else:
+        full = np.array([self[[*one]] for one in permutations(range(n)) if all(a != b for a, b in enumerate(one))])
+        taken = np.array([*combinations_with_replacement(range(len(full)), ports)])
+        circuits = np.unique(full[taken].sum(axis=1, dtype=np.int8), axis=0)
     up, reached = circuits > 0, np.broadcast_to(self, circuits.shape)
     hops = np.where(self, 0, n).astype(np.int8) + np.zeros_like(circuits)
     for hop in range(1, n):

@@ -118,7 +118,7 @@ class StepBounds:
         latency_ps = np.bincount(row, fabric.latency_ps[paths.links], t.src.size) / routes
         slowest = np.zeros(t.src.size)
         np.maximum.at(slowest, row, ps_per_byte)
-        return _Step(load_ps.astype(np.float64), latency_ps + slowest * self._sizes(t, size))
+        return _Step(load_ps.astype(np.float64), latency_ps + slowest * self.sizes(t, size))
 
     def _at_once(self, step: int, n_nodes: int, latency_ps: int, rate_Bps: float) -> _Step:
         """A step of which each transfer has all links of its ends; loads are of what nodes send, then receive."""
@@ -126,9 +126,9 @@ class StepBounds:
         moves, ps_per_byte = t.src != t.dst, PS_PER_S / rate_Bps * (self.model.deliver != "head")
         size = t.blocks * self.size * moves
         load_ps = np.concatenate([np.bincount(ends, size * ps_per_byte, n_nodes) for ends in (t.src, t.dst)])
-        return _Step(load_ps, moves * latency_ps + ps_per_byte * self._sizes(t, size))
+        return _Step(load_ps, moves * latency_ps + ps_per_byte * self.sizes(t, size))
 
-    def _sizes(self, t: Transfers, size: F64) -> F64:
+    def sizes(self, t: Transfers, size: F64) -> F64:
         """Bytes of transfers and of their first chunks, (2, rows)."""
         own = 0 if t.rounds is None else t.rounds[:, 0]
         chunks = np.where(own, own, self.model.chunks or 0)
