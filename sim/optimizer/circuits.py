@@ -81,7 +81,8 @@ class Planner:
         self._prices: dict[tuple[object, ...], int | None] = {}
         self._keys: dict[Piece, tuple[object, ...]] = {}
         self._transfers: dict[tuple[int, int], Transfers] = {}
-        self._found: dict[tuple[str, float], list[Piece]] = {}
+        self._found: dict[tuple[str, float, int], list[Piece]] = {}
+        self._places: dict[int, int] = {}  # of all circuits: their numbers here
 
     @cached_property
     def own_ps(self) -> int:
@@ -125,7 +126,7 @@ class Planner:
         Parts count with their bounds until they are on the least sum; then they are priced, and it is sought again.
         """
         n, delay_ps = len(self.pairs), self.optics.delay_ps
-        if (asked := (policy, limit_ps)) not in self._found:
+        if (asked := (policy, limit_ps, delay_ps)) not in self._found:
             self._found[asked] = sorted(piece for piece in self._pieces(policy, limit_ps) if piece is not None)
         times_ps, priced = {piece: self._bound_ps(*piece) for piece in self._found[asked]}, set[Piece]()
         while (found := self._least(times_ps, joins)) is not None and not priced.issuperset(found[1]):
@@ -225,7 +226,9 @@ class Planner:
             if not (asked := [ends for ends in parts if ahead[ends][-1][0] < best[ends][0]]):
                 return [(*ends, state) for ends, (_, state) in best.items() if state >= 0]
             for ends in asked:
-                state = self._state(states.fabric(self.schedule.topology, ahead[ends].pop()[1]))
+                if (place := ahead[ends].pop()[1]) not in self._places:
+                    self._places[place] = self._state(states.fabric(self.schedule.topology, place))
+                state = self._places[place]
                 if (price := self.price_ps(*ends, state)) is not None:
                     best[ends] = min(best[ends], (price, state))
 
