@@ -4,7 +4,7 @@ Applies to any schedule in steps. Nothing waits for the end of a step but the ch
 crosses the circuits that go down, and what crosses those that come up waits for them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -17,6 +17,7 @@ from collectives.core.transfers import Transfers, sources_only, take
 from topologies import Topology, WeftError
 from topologies.core.epochs import Epochs, circuit_epochs
 from topologies.core.paths import distinct_of
+from topologies.core.rateless import wiring_of
 from topologies.optics import joining
 from topologies.process import heard
 from topologies.stages import count
@@ -24,6 +25,11 @@ from topologies.stages import count
 Pair = tuple[int, int]
 
 Bools = npt.NDArray[np.bool_]
+
+MOST_KEPT = 512
+"""Limit on the patterns that are kept, for other rates of their fabric."""
+
+_PATTERNS: dict[tuple[object, ...], Pattern] = {}
 
 OWN = "own"
 """Static circuits that are those of a schedule's pairs."""
@@ -61,9 +67,17 @@ def in_matchings(schedule: Schedule) -> Schedule:
     schedule, the schedule itself. On duplex ports both ways of a pair are in one step; where their number is even, the
     pairs of a step are cycles, which take two ports: so none is left over.
     """
-    t, p, optics = schedule.pattern.transfers(), schedule.pattern.p, schedule.topology.optics
+    t, optics = schedule.pattern.transfers(), schedule.topology.optics
     if t.dep_src.size or t.pool is not None or not np.any(t.src != t.dst):
         return schedule
+    ports = (optics.duplex, optics.ports % 2) if optics else ()
+    key = schedule.pattern.emission, wiring_of(schedule.topology), ports
+    return _kept(schedule, schedule.topology, key, lambda: _matched(schedule, t).pattern)
+
+
+def _matched(schedule: Schedule, t: Transfers) -> Schedule:
+    """A schedule of transfers that wait for nothing, in matchings for its ports."""
+    p, optics = schedule.pattern.p, schedule.topology.optics
     of = _heaviest if optics is None or not optics.duplex else _cycles if optics.ports % 2 == 0 else _both_ways
     step, left, number = np.zeros(t.src.size, np.int32), np.flatnonzero(t.src != t.dst), 0
     while left.size:
@@ -126,8 +140,19 @@ def of_steps(schedule: Schedule, first: int, last: int) -> Transfers:
 
 
 def part(schedule: Schedule, transfers: Transfers, fabric: Topology) -> Schedule:
-    """Some transfers of a schedule alone, on other circuits."""
-    return _moved(schedule, transfers, fabric, phases=(), is_part=True)
+    """Some transfers of a schedule alone, on other circuits; those of other rates have the same pattern."""
+    columns = [column.tobytes() for column in transfers if column is not None]
+    key = schedule.pattern.emission, wiring_of(fabric), *columns
+    return _kept(schedule, fabric, key, lambda: _moved(schedule, transfers, fabric, phases=(), is_part=True).pattern)
+
+
+def _kept(schedule: Schedule, fabric: Topology, key: tuple[object, ...], make: Callable[[], Pattern]) -> Schedule:
+    """A schedule of the size of another whose pattern is made once."""
+    if key not in _PATTERNS:
+        while len(_PATTERNS) >= MOST_KEPT:
+            del _PATTERNS[next(iter(_PATTERNS))]
+        _PATTERNS[key] = make()
+    return Schedule(_PATTERNS[key].on(fabric), schedule.size_bytes, schedule.element_bytes)
 
 
 def has_routes(fabric: Topology, transfers: Transfers) -> bool:

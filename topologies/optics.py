@@ -30,6 +30,7 @@ from topologies.core.links import (
     parse_link,
     per_tier,
 )
+from topologies.core.rateless import wiring_of
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import Optics, Topology
 from topologies.products import fully_connected, torus
@@ -98,6 +99,11 @@ _VALUES = ("delay", "circuits", "policy")
 
 MOST_SERVERS, MOST_STATES = 7, 40_000
 """Limits on servers, and on their circuits, that are all looked at: those of 6 servers with 2 ports are 27,990."""
+
+MOST_KEPT = 1024
+"""Limit on the circuits between pairs that are kept, for other rates of their fabric."""
+
+_BETWEEN: dict[tuple[Any, ...], Topology] = {}
 
 CUBE = 4
 """Chips along an edge of a pod's cube, inside which cables are electrical."""
@@ -327,9 +333,17 @@ def between(fabric: Topology, pairs: Sequence[Pair], name: str = "optical") -> T
 
     WeftError: a pair that is none, or more circuits at an NPU than it has ports.
     """
-    optics, _ = _of(fabric)
-    one = optical(fabric.n_npus, optics.ports, pairs, optics.duplex, **links_of(fabric))
-    return replace(_laid(fabric, one), name=name)
+    (optics, _), times = _of(fabric), (fabric.latency_ps.tobytes(), fabric.hop_latency_ps.tobytes())
+    key = wiring_of(fabric), optics._replace(rate_Bps=0.0), times, tuple(pairs), name
+    if key not in _BETWEEN:
+        one = optical(fabric.n_npus, optics.ports, pairs, optics.duplex, **links_of(fabric))
+        while len(_BETWEEN) >= MOST_KEPT:
+            del _BETWEEN[next(iter(_BETWEEN))]
+        _BETWEEN[key] = replace(_laid(fabric, one), name=name)
+    found, stay = _BETWEEN[key], packet_links(_BETWEEN[key])
+    rates = np.round(found.bandwidth_Bps / _of(found)[0].rate_Bps) * optics.rate_Bps
+    rates[stay] = fabric.bandwidth_Bps[packet_links(fabric)]
+    return found if np.array_equal(rates, found.bandwidth_Bps) else replace(found.with_links(rates), optics=optics)
 
 
 def stride_rings(fabric: Topology) -> list[Topology]:

@@ -1,19 +1,20 @@
 """Lower bounds on steps of a schedule alone, on circuits that stay as they are: they decide which are simulated."""
 
 from collections.abc import Hashable, Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from collectives import Schedule, Transfers
-from collectives.core.routes import paths_of
 from collectives.core.transfers import take
 from collectives.reconfigured import step_numbers, waits
 from sim.lower.progress import sends_end_pushed
 from sim.program import I64, WHOLE
 from sim.program.model import Model
-from topologies import Topology, WeftError
+from topologies import Paths, Topology, WeftError
+from topologies.core.rateless import wiring_of
 from topologies.units import PS_PER_S
 
 F64 = npt.NDArray[np.float64]
@@ -108,7 +109,7 @@ class StepBounds:
     def _routed(self, step: int, fabric: Topology) -> _Step | None:
         t, model = take(self.transfers, self.rows[step]), self.model
         try:
-            paths = paths_of(t, fabric, model.tie, model.seed)
+            paths = _paths(wiring_of(fabric), t.src.tobytes(), t.dst.tobytes(), model.tie, model.seed)
         except WeftError:
             return None
         row, routes = np.repeat(paths.pair, np.diff(paths.ptr)), np.bincount(paths.pair, minlength=t.src.size)
@@ -133,6 +134,12 @@ class StepBounds:
         own = 0 if t.rounds is None else t.rounds[:, 0]
         chunks = np.where(own, own, self.model.chunks or 0)
         return np.stack([size, np.where(chunks, size // np.maximum(chunks, 1), 0)])
+
+
+@lru_cache(maxsize=2048)
+def _paths(wiring: Topology, src: bytes, dst: bytes, tie: str, seed: int) -> Paths:
+    """The routes of the pairs of a step, whatever the rates."""
+    return wiring.paths(np.frombuffer(src, np.int32), np.frombuffer(dst, np.int32), tie, seed)
 
 
 def _by_step(number: I64, n_steps: int) -> list[I64]:
