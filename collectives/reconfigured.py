@@ -115,7 +115,7 @@ def _cycles(weight: npt.NDArray[np.float64], number: int) -> Ends:
 
 
 def _both_ways(weight: npt.NDArray[np.float64], number: int) -> Ends:
-    """Both ways of the heaviest matching of pairs; among equals that of this round, where each meets each other once."""
+    """Both ways of the heaviest matching of pairs; among equals that of a round: all meet each other once."""
     import rustworkx as rx  # heavy: loaded where it is used
 
     p, both = len(weight), np.maximum(weight, weight.T)
@@ -153,15 +153,6 @@ def _kept(schedule: Schedule, fabric: Topology, key: tuple[object, ...], make: C
             del _PATTERNS[next(iter(_PATTERNS))]
         _PATTERNS[key] = make()
     return Schedule(_PATTERNS[key].on(fabric), schedule.size_bytes, schedule.element_bytes)
-
-
-def has_routes(fabric: Topology, transfers: Transfers) -> bool:
-    """Whether circuits join all that transfers are between."""
-    try:
-        fabric.paths(transfers.src, transfers.dst)
-    except WeftError:
-        return False
-    return True
 
 
 def switched(schedule: Schedule, fabrics: Sequence[Topology]) -> Schedule:

@@ -343,7 +343,8 @@ def between(fabric: Topology, pairs: Sequence[Pair], name: str = "optical") -> T
     found, stay = _BETWEEN[key], packet_links(_BETWEEN[key])
     rates = np.round(found.bandwidth_Bps / _of(found)[0].rate_Bps) * optics.rate_Bps
     rates[stay] = fabric.bandwidth_Bps[packet_links(fabric)]
-    return found if np.array_equal(rates, found.bandwidth_Bps) else replace(found.with_links(rates), optics=optics)
+    return found if np.array_equal(rates, found.bandwidth_Bps) else found.at_rates(
+        rates, found.latency_ps, found.hop_latency_ps, optics)
 
 
 def stride_rings(fabric: Topology) -> list[Topology]:
@@ -397,7 +398,7 @@ def _cables(spare: tuple[int, ...], idle: bool = True) -> Iterator[tuple[int, ..
     if len(spare) == 1:
         yield from [()] * (idle or not spare[0])
     else:
-        yield from ((*row, *more) for row, *left in _rows(spare, idle) for more in _cables(*left))
+        yield from ((*row, *rest) for row, left, more in _rows(spare, idle) for rest in _cables(left, more))
 
 
 @lru_cache(maxsize=4096)
@@ -436,9 +437,16 @@ def joining(fabric: Topology, pairs: Collection[Pair]) -> Topology | None:
     many pairs as there are ports for, the nearest first. Else None where a server has more of them than ports.
     """
     optics, n = _of(fabric)
+    joined = _joined(optics._replace(rate_Bps=0.0), n, n < fabric.n_nodes and optics.rails == 1, frozenset(pairs))
+    return None if joined is None else between(fabric, *joined)
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def _joined(optics: Optics, n: int, wide: bool, pairs: frozenset[Pair]) -> tuple[tuple[Pair, ...], str] | None:
+    """The circuits of `joining`, and their name."""
     if optics.only:
         return None
-    rails, wide = optics.rails, n < fabric.n_nodes and optics.rails == 1
+    rails = optics.rails
     asked = {(a // rails * rails + b % rails, b) for a, b in pairs if a // rails != b // rails}
     wanted = sorted({(min(pair), max(pair)) for pair in asked} if optics.duplex else asked)
     if wide:
@@ -455,7 +463,7 @@ def joining(fabric: Topology, pairs: Collection[Pair]) -> Topology | None:
     if most > optics.ports:
         return None
     times = 1 if optics.single else optics.ports // most
-    return between(fabric, [pair for pair in chosen for _ in range(times)], f"circuits for {len(chosen)} pairs")
+    return tuple(pair for pair in chosen for _ in range(times)), f"circuits for {len(chosen)} pairs"
 
 
 def links_of(fabric: Topology) -> EqualLinks:

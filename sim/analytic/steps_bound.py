@@ -1,7 +1,8 @@
 """Lower bounds on steps of a schedule alone, on circuits that stay as they are: they decide which are simulated."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -58,7 +59,7 @@ class StepBounds:
             for here in _by_step(number[owner], len(self.rows))
         ]
         self._steps: dict[tuple[int, Hashable], _Step | None] = {}
-        self._found: dict[tuple[int, Hashable], list[int]] = {}
+        self._found: dict[tuple[int, Hashable], tuple[list[int], Iterator[int]]] = {}
 
     def least_ps(self, first: int, last: int, fabric: Topology, state: Hashable) -> int | None:
         """What some steps take at least; None without a route.
@@ -69,8 +70,13 @@ class StepBounds:
         """
         if (first, state) not in self._found:
             steps = (self._alone(step, fabric, state) for step in range(first, len(self.rows)))
-            self._found[first, state] = self._from(first, steps, fabric.latency_ps)
-        found = self._found[first, state]
+            self._found[first, state] = [], self._from(first, steps, fabric.latency_ps)
+        return self._known(first, last, state)
+
+    def _known(self, first: int, last: int, state: Hashable) -> int | None:
+        """Of the steps from one to another, as far as bounds are known or there are routes."""
+        found, more = self._found[first, state]
+        found.extend(islice(more, max(0, last - first + 1 - len(found))))
         return found[last - first] if last - first < len(found) else None
 
     def anywhere_ps(self, first: int, last: int, n_nodes: int, latency_ps: int, rate_Bps: float) -> int:
@@ -82,12 +88,12 @@ class StepBounds:
         state = "anywhere", n_nodes, latency_ps, rate_Bps
         if (first, state) not in self._found:
             steps = (self._at_once(step, n_nodes, latency_ps, rate_Bps) for step in range(first, len(self.rows)))
-            self._found[first, state] = self._from(first, steps, np.full(2 * n_nodes, latency_ps))
-        return self._found[first, state][last - first] if last >= first else 0
+            self._found[first, state] = [], self._from(first, steps, np.full(2 * n_nodes, latency_ps))
+        return (self._known(first, last, state) or 0) if last >= first else 0
 
-    def _from(self, first: int, steps: Iterable[_Step | None], latency_ps: npt.NDArray[np.integer]) -> list[int]:
+    def _from(self, first: int, steps: Iterable[_Step | None], latency_ps: npt.NDArray[np.integer]) -> Iterator[int]:
         """Of the steps up to each, as far as there are routes."""
-        found, load_ps, ended_ps = list[int](), np.zeros(latency_ps.size), np.zeros((2, self.transfers.src.size))
+        load_ps, ended_ps = np.zeros(latency_ps.size), np.zeros((2, self.transfers.src.size))
         for step, one in enumerate(steps, first):
             if one is None:
                 break
@@ -97,8 +103,7 @@ class StepBounds:
             ended_ps[:, self.rows[step]] = begun_ps + one.ends_ps
             load_ps += one.load_ps
             busiest_ps = np.where(load_ps > 0, load_ps + latency_ps, 0).max(initial=0)
-            found.append(round(max(busiest_ps, ended_ps[0].max(initial=0))))
-        return found
+            yield round(max(busiest_ps, ended_ps[0].max(initial=0)))
 
     def _alone(self, step: int, fabric: Topology, state: Hashable) -> _Step | None:
         """One step, whose transfers begin together."""

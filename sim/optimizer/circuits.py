@@ -8,7 +8,6 @@ as those of the fabric, or stride rings, over several hops ("When Light Bends to
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
-from itertools import pairwise
 from math import inf
 from typing import NamedTuple
 
@@ -20,7 +19,6 @@ from collectives.core.transfers import take
 from collectives.reconfigured import (
     OWN,
     Unswitchable,
-    has_routes,
     in_matchings,
     of_rows,
     on_own_circuits,
@@ -246,26 +244,27 @@ class Planner:
         steps = []
         for rows in self.bounds.rows:
             some, pairs = take(t, rows), (slice(None), t.src[rows], t.dst[rows])
-            whole, first = self.bounds.sizes(some, some.blocks * self.schedule.block_bytes * (some.src != some.dst))
-            takes = [latency_ps[pairs] + per_byte[pairs] * size for size in (whole, first)]
-            steps.append((rows, np.stack(takes), self._loads(states, some, whole) / times * ps_per_byte))
+            sizes = self.bounds.sizes(some, some.blocks * self.schedule.block_bytes * (some.src != some.dst))
+            each = np.stack([latency_ps[pairs] + per_byte[pairs] * size for size in sizes])
+            steps.append((rows, each, self._loads(states, some, sizes[0]) / times * ps_per_byte))
         for first in range(len(steps)):
             load, least_ps = np.zeros(times.shape), np.full(len(times), link_ps)
             ended = np.zeros((2, len(times), t.src.size))
             for last, (rows, takes, more) in enumerate(steps[first:], first):
                 load += more
                 begun = np.zeros((len(times), rows.size))
-                for some, one in zip(self.bounds.waits[last], ended, strict=True):
-                    place, begins = np.unique(some.place, return_index=True)
-                    latest = np.maximum.reduceat(one[:, some.row], begins, axis=1) if place.size else 0
-                    begun[:, place] = np.maximum(begun[:, place], latest)
+                for (place, row), one in zip(self.bounds.waits[last], ended, strict=True):
+                    begins = np.flatnonzero(np.diff(place, prepend=-1))
+                    latest = np.maximum.reduceat(one[:, row], begins, axis=1) if place.size else 0.0
+                    begun[:, place[begins]] = np.maximum(begun[:, place[begins]], latest)
                 ended[:, :, rows] = begun + takes
                 least_ps = np.maximum(least_ps, ended[0, :, rows].max(axis=0))
                 yield (first, last), np.maximum(least_ps, load.max(axis=(1, 2)) + link_ps) * (1 - 1e-9)
 
     def _loads(self, states: States, t: Transfers, size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Bytes of transfers on each circuit of each state, (n_states, n, n)."""
-        sent, load, every = np.zeros(states.circuits.shape[1:]), np.zeros(states.circuits.shape), np.arange(len(states.hops))
+        load, every = np.zeros(states.circuits.shape), np.arange(len(states.circuits))
+        sent = np.zeros(load.shape[1:])
         np.add.at(sent, (t.src, t.dst), size)
         for src, dst in np.argwhere(sent).tolist():
             at = np.full(every.size, src)
@@ -311,10 +310,9 @@ class Planner:
                 fabric = self.states[state]
                 self._prices[key] = None
                 with suppress(Deadlock, Unswitchable):  # pools that steps before would have given back
-                    some = part(self.schedule, t, fabric) if has_routes(fabric, t) else None
-                    if self._is_whole(first, last, state):
-                        some = self.schedule  # which may name its routes
-                    if some is not None:
+                    whole = self._is_whole(*piece)  # which may name its routes
+                    if whole or self.bounds.least_ps(first, last, fabric, state) is not None:
+                        some = self.schedule if whole else part(self.schedule, t, fabric)
                         self._prices[key] = self.how.run(
                             lower(some, self.model).program, lower_bound_ps=lambda one: max(busy_and_path_ps(one))
                         ).makespan_ps
