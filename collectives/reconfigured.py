@@ -4,7 +4,7 @@ Applies to any schedule in steps. Nothing waits for the end of a step but the ch
 crosses the circuits that go down, and what crosses those that come up waits for them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -17,6 +17,7 @@ from collectives.core.transfers import Transfers, sources_only, take
 from topologies import Topology, WeftError
 from topologies.core.epochs import Epochs, circuit_epochs
 from topologies.core.paths import distinct_of
+from topologies.core.rateless import wiring_of
 from topologies.optics import joining
 from topologies.process import heard
 from topologies.stages import count
@@ -24,6 +25,11 @@ from topologies.stages import count
 Pair = tuple[int, int]
 
 Bools = npt.NDArray[np.bool_]
+
+MOST_KEPT = 512
+"""Limit on the patterns that are kept, for other rates of their fabric."""
+
+_PATTERNS: dict[tuple[object, ...], Pattern] = {}
 
 OWN = "own"
 """Static circuits that are those of a schedule's pairs."""
@@ -58,14 +64,21 @@ def in_matchings(schedule: Schedule) -> Schedule:
     """A schedule whose transfers wait for nothing, in steps in which each rank sends and receives once.
 
     The matching that moves the most bytes first (Birkhoff, with few matchings: arXiv 2605.26845); of any other
-    schedule, the schedule itself.
+    schedule, the schedule itself. On duplex ports both ways of a pair are in one step; where their number is even, the
+    pairs of a step are cycles, which take two ports: so none is left over.
     """
-    from scipy.optimize import linear_sum_assignment  # heavy: loaded where it is used
-
-    t, p = schedule.pattern.transfers(), schedule.pattern.p
+    t, optics = schedule.pattern.transfers(), schedule.topology.optics
     if t.dep_src.size or t.pool is not None or not np.any(t.src != t.dst):
         return schedule
+    ports = (optics.duplex, optics.ports % 2) if optics else ()
+    key = schedule.pattern.emission, wiring_of(schedule.topology), ports
+    return _kept(schedule, schedule.topology, key, lambda: _matched(schedule, t).pattern)
 
+
+def _matched(schedule: Schedule, t: Transfers) -> Schedule:
+    """A schedule of transfers that wait for nothing, in matchings for its ports."""
+    p, optics = schedule.pattern.p, schedule.topology.optics
+    of = _heaviest if optics is None or not optics.duplex else _cycles if optics.ports % 2 == 0 else _both_ways
     step, left, number = np.zeros(t.src.size, np.int32), np.flatnonzero(t.src != t.dst), 0
     while left.size:
         left = left[np.argsort(t.blocks[left], kind="stable")]  # of several for a pair, the largest is taken
@@ -73,10 +86,47 @@ def in_matchings(schedule: Schedule) -> Schedule:
         row[t.src[left], t.dst[left]] = left
         weight[t.src[left], t.dst[left]] = t.blocks[left]
         count("transfers in matchings", t.src.size - left.size, t.src.size)
-        taken = row[heard(partial(linear_sum_assignment, weight, maximize=True))]
+        taken = row[of(weight, number)]
         step[taken[taken >= 0]] = number
         left, number = np.setdiff1d(left, taken), number + 1
     return _moved(schedule, t._replace(step=step, via_ptr=None, via_links=None), schedule.topology)
+
+
+Ends = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""Sources and destinations of pairs."""
+
+
+def _heaviest(weight: npt.NDArray[np.float64], number: int) -> Ends:
+    """The pairs of the heaviest matching from each rank to another."""
+    from scipy.optimize import linear_sum_assignment  # heavy: loaded where it is used
+
+    found: Ends = heard(partial(linear_sum_assignment, weight, maximize=True))
+    return found
+
+
+def _cycles(weight: npt.NDArray[np.float64], number: int) -> Ends:
+    """Both ways of the heaviest cycles; among equals those of ranks as far apart as the number of the step says."""
+    p, both = len(weight), np.maximum(weight, weight.T)
+    apart = (np.arange(p) - np.arange(p)[:, None]) % p
+    once = (both > 0) & ((apart < p - apart) | (apart * 2 == p) & (apart == np.arange(p) - np.arange(p)[:, None]))
+    src, dst = _heaviest(once * (both + (apart == number + 1) / (2 * p)), number)
+    src, dst = src[once[src, dst]], dst[once[src, dst]]
+    return np.concatenate([src, dst]), np.concatenate([dst, src])
+
+
+def _both_ways(weight: npt.NDArray[np.float64], number: int) -> Ends:
+    """Both ways of the heaviest matching of pairs; among equals that of a round: all meet each other once."""
+    import rustworkx as rx  # heavy: loaded where it is used
+
+    p, both = len(weight), np.maximum(weight, weight.T)
+    rounds = p - 1 + p % 2  # the last of an even number meets who would meet itself
+    graph = rx.PyGraph()
+    graph.add_nodes_from(range(p))
+    for a, b in np.argwhere(np.triu(both)).tolist():
+        turn = (2 * a if b == rounds else a + b) % rounds == number
+        graph.add_edge(a, b, 2 * p * round(both[a, b]) + turn)
+    src, dst = np.array([*rx.max_weight_matching(graph, weight_fn=int)], np.int64).T
+    return np.concatenate([src, dst]), np.concatenate([dst, src])
 
 
 def of_steps(schedule: Schedule, first: int, last: int) -> Transfers:
@@ -90,17 +140,19 @@ def of_steps(schedule: Schedule, first: int, last: int) -> Transfers:
 
 
 def part(schedule: Schedule, transfers: Transfers, fabric: Topology) -> Schedule:
-    """Some transfers of a schedule alone, on other circuits."""
-    return _moved(schedule, transfers, fabric, phases=(), is_part=True)
+    """Some transfers of a schedule alone, on other circuits; those of other rates have the same pattern."""
+    columns = [column.tobytes() for column in transfers if column is not None]
+    key = schedule.pattern.emission, wiring_of(fabric), *columns
+    return _kept(schedule, fabric, key, lambda: _moved(schedule, transfers, fabric, phases=(), is_part=True).pattern)
 
 
-def has_routes(fabric: Topology, transfers: Transfers) -> bool:
-    """Whether circuits join all that transfers are between."""
-    try:
-        fabric.paths(transfers.src, transfers.dst)
-    except WeftError:
-        return False
-    return True
+def _kept(schedule: Schedule, fabric: Topology, key: tuple[object, ...], make: Callable[[], Pattern]) -> Schedule:
+    """A schedule of the size of another whose pattern is made once."""
+    if key not in _PATTERNS:
+        while len(_PATTERNS) >= MOST_KEPT:
+            del _PATTERNS[next(iter(_PATTERNS))]
+        _PATTERNS[key] = make()
+    return Schedule(_PATTERNS[key].on(fabric), schedule.size_bytes, schedule.element_bytes)
 
 
 def switched(schedule: Schedule, fabrics: Sequence[Topology]) -> Schedule:

@@ -7,10 +7,10 @@ and a circuit leads from one server to another in one direction.
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import combinations_with_replacement, cycle, islice, permutations
+from itertools import combinations_with_replacement, cycle, islice, permutations, product
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -30,6 +30,7 @@ from topologies.core.links import (
     parse_link,
     per_tier,
 )
+from topologies.core.rateless import wiring_of
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import Optics, Topology
 from topologies.products import fully_connected, torus
@@ -98,6 +99,11 @@ _VALUES = ("delay", "circuits", "policy")
 
 MOST_SERVERS, MOST_STATES = 7, 40_000
 """Limits on servers, and on their circuits, that are all looked at: those of 6 servers with 2 ports are 27,990."""
+
+MOST_KEPT = 1024
+"""Limit on the circuits between pairs that are kept, for other rates of their fabric."""
+
+_BETWEEN: dict[tuple[Any, ...], Topology] = {}
 
 CUBE = 4
 """Chips along an edge of a pod's cube, inside which cables are electrical."""
@@ -327,9 +333,18 @@ def between(fabric: Topology, pairs: Sequence[Pair], name: str = "optical") -> T
 
     WeftError: a pair that is none, or more circuits at an NPU than it has ports.
     """
-    optics, _ = _of(fabric)
-    one = optical(fabric.n_npus, optics.ports, pairs, optics.duplex, **links_of(fabric))
-    return replace(_laid(fabric, one), name=name)
+    (optics, _), times = _of(fabric), (fabric.latency_ps.tobytes(), fabric.hop_latency_ps.tobytes())
+    key = wiring_of(fabric), optics._replace(rate_Bps=0.0), times, tuple(pairs), name
+    if key not in _BETWEEN:
+        one = optical(fabric.n_npus, optics.ports, pairs, optics.duplex, **links_of(fabric))
+        while len(_BETWEEN) >= MOST_KEPT:
+            del _BETWEEN[next(iter(_BETWEEN))]
+        _BETWEEN[key] = replace(_laid(fabric, one), name=name)
+    found, stay = _BETWEEN[key], packet_links(_BETWEEN[key])
+    rates = np.round(found.bandwidth_Bps / _of(found)[0].rate_Bps) * optics.rate_Bps
+    rates[stay] = fabric.bandwidth_Bps[packet_links(fabric)]
+    return found if np.array_equal(rates, found.bandwidth_Bps) else found.at_rates(
+        rates, found.latency_ps, found.hop_latency_ps, optics)
 
 
 def stride_rings(fabric: Topology) -> list[Topology]:
@@ -345,7 +360,7 @@ def stride_rings(fabric: Topology) -> list[Topology]:
 
 
 class States(NamedTuple):
-    """All circuits that take every simplex port of n servers; (n_states, n, n) from row to column."""
+    """All circuits of n servers beside which there is room for no other; (n_states, n, n) from row to column."""
 
     circuits: npt.NDArray[np.int8]
     hops: npt.NDArray[np.int8]  # of a shortest route; n where there is none
@@ -353,25 +368,59 @@ class States(NamedTuple):
 
     def fabric(self, fabric: Topology, state: int) -> Topology:
         """A fabric with the circuits of a state."""
-        times = self.circuits[state]
+        times = np.triu(self.circuits[state]) if _of(fabric)[0].duplex else self.circuits[state]
         return between(fabric, [(a, b) for a, b in np.argwhere(times).tolist() for _ in range(times[a, b])])
 
 
 def all_states(fabric: Topology) -> States | None:
-    """All circuits of a few servers; None where there are more than `MOST_STATES`, or ports are duplex."""
+    """All circuits of a few servers; None where there are more than `MOST_STATES`."""
     optics, n = _of(fabric)
-    if optics.duplex or optics.single or optics.only or not 2 <= n <= MOST_SERVERS or n < fabric.n_nodes:
+    if optics.single or optics.only or not 2 <= n <= MOST_SERVERS or n < fabric.n_nodes:
         return None
     matchings = sum((-1) ** k * math.perm(n, n - k) for k in range(n + 1))  # in which nobody is its own destination
-    return _states(n, optics.ports) if math.comb(matchings + optics.ports - 1, optics.ports) <= MOST_STATES else None
+    some = _n_cables((optics.ports,) * n) if optics.duplex else math.comb(matchings + optics.ports - 1, optics.ports)
+    return _states(n, optics.ports, optics.duplex) if some <= MOST_STATES else None
+
+
+def _rows(spare: tuple[int, ...], idle: bool) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], bool]]:
+    """How many cables lead from a server to each later one, the ports that these have left, and the next `idle`.
+
+    `spare`: ports of each server; `idle`: whether one of them may have ports left over.
+    """
+    for row in product(*(range(min(spare[0], one) + 1) for one in spare[1:])):
+        left = spare[0] - sum(row)
+        if left == 0 or (left > 0 and idle):
+            yield row, tuple(one - taken for one, taken in zip(spare[1:], row, strict=True)), idle and not left
+
+
+def _cables(spare: tuple[int, ...], idle: bool = True) -> Iterator[tuple[int, ...]]:
+    """All rows one after the other, in each way that leaves no room."""
+    if len(spare) == 1:
+        yield from [()] * (idle or not spare[0])
+    else:
+        yield from ((*row, *rest) for row, left, more in _rows(spare, idle) for rest in _cables(left, more))
+
+
+@lru_cache(maxsize=4096)
+def _n_cables(spare: tuple[int, ...], idle: bool = True) -> int:
+    """How many `_cables` has."""
+    if len(spare) == 1:
+        return int(idle or not spare[0])
+    return sum(_n_cables(tuple(sorted(left)), more) for _, left, more in _rows(spare, idle))
 
 
 @lru_cache(maxsize=4)
-def _states(n: int, ports: int) -> States:
+def _states(n: int, ports: int, duplex: bool) -> States:
     self = np.eye(n, dtype=np.int8)
-    full = np.array([self[[*one]] for one in permutations(range(n)) if all(a != b for a, b in enumerate(one))])
-    some = [*combinations_with_replacement(range(len(full)), ports)]
-    circuits = np.unique(full[np.array(some)].sum(axis=1, dtype=np.int8), axis=0)
+    if duplex:
+        some = np.array([*_cables((ports,) * n)], np.int8)
+        circuits = np.zeros((len(some), n, n), np.int8)
+        circuits[:, *np.triu_indices(n, 1)] = some
+        circuits += circuits.swapaxes(1, 2)
+    else:
+        full = np.array([self[[*one]] for one in permutations(range(n)) if all(a != b for a, b in enumerate(one))])
+        taken = np.array([*combinations_with_replacement(range(len(full)), ports)])
+        circuits = np.unique(full[taken].sum(axis=1, dtype=np.int8), axis=0)
     up, reached = circuits > 0, np.broadcast_to(self, circuits.shape)
     hops = np.where(self, 0, n).astype(np.int8) + np.zeros_like(circuits)
     for hop in range(1, n):
@@ -388,9 +437,16 @@ def joining(fabric: Topology, pairs: Collection[Pair]) -> Topology | None:
     many pairs as there are ports for, the nearest first. Else None where a server has more of them than ports.
     """
     optics, n = _of(fabric)
+    joined = _joined(optics._replace(rate_Bps=0.0), n, n < fabric.n_nodes and optics.rails == 1, frozenset(pairs))
+    return None if joined is None else between(fabric, *joined)
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def _joined(optics: Optics, n: int, wide: bool, pairs: frozenset[Pair]) -> tuple[tuple[Pair, ...], str] | None:
+    """The circuits of `joining`, and their name."""
     if optics.only:
         return None
-    rails, wide = optics.rails, n < fabric.n_nodes and optics.rails == 1
+    rails = optics.rails
     asked = {(a // rails * rails + b % rails, b) for a, b in pairs if a // rails != b // rails}
     wanted = sorted({(min(pair), max(pair)) for pair in asked} if optics.duplex else asked)
     if wide:
@@ -407,7 +463,7 @@ def joining(fabric: Topology, pairs: Collection[Pair]) -> Topology | None:
     if most > optics.ports:
         return None
     times = 1 if optics.single else optics.ports // most
-    return between(fabric, [pair for pair in chosen for _ in range(times)], f"circuits for {len(chosen)} pairs")
+    return tuple(pair for pair in chosen for _ in range(times)), f"circuits for {len(chosen)} pairs"
 
 
 def links_of(fabric: Topology) -> EqualLinks:

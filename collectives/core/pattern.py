@@ -283,9 +283,8 @@ class Pattern:
     def _to_prove(self, smaller: Smaller | None, own_proof: OwnProof | None) -> Callable[[], str]:
         """The proof that is left to be done; WeftError where there can be none."""
         is_no_smaller = bool(_SHRINKING) and self.p >= _SHRINKING[-1]  # such as torus:6x6x6, which cannot be halved
-        alone = smaller is None and own_proof is None
-        too_large = self.is_too_large(ALONE_MOVES) if alone else self.is_too_large()
-        if not self.is_unnamed and (is_no_smaller or not too_large):
+        most_moves = ALONE_MOVES if smaller is None and own_proof is None else None
+        if not self.is_unnamed and (is_no_smaller or not self.is_too_large(most_moves)):
             self.emission.freeze()
             return self._prove_whole
         self._check_few()

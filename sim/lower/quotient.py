@@ -189,7 +189,8 @@ def quotient(
             found = _largest(pattern, kept, tie, seed, notes, marks, ranks)
         if found is not None:
             return found
-    check_capacity(pattern, pattern.p, chunks)
+    if not pattern.is_part:  # whose whole is in memory
+        check_capacity(pattern, pattern.p, chunks)
     reason = "off" if symmetry == "off" else "; ".join(notes) or "none declared"
     every, alone = laid(), (tie, seed, ranks)
     whole = divide(pattern, Group("", ()), *alone) if every is None else _of_laid(pattern, every, *alone)

@@ -8,7 +8,6 @@ as those of the fabric, or stride rings, over several hops ("When Light Bends to
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
-from itertools import combinations_with_replacement
 from math import inf
 from typing import NamedTuple
 
@@ -16,17 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives import Schedule, Transfers
+from collectives.core.transfers import take
 from collectives.reconfigured import (
     OWN,
     Unswitchable,
-    has_routes,
     in_matchings,
     of_rows,
     on_own_circuits,
     part,
     step_pairs,
     switched,
-    waits,
 )
 from sim.analytic.bounds import busy_and_path_ps
 from sim.analytic.steps_bound import StepBounds
@@ -81,7 +79,8 @@ class Planner:
         self._prices: dict[tuple[object, ...], int | None] = {}
         self._keys: dict[Piece, tuple[object, ...]] = {}
         self._transfers: dict[tuple[int, int], Transfers] = {}
-        self._found: dict[tuple[str, float], list[Piece]] = {}
+        self._found: dict[tuple[str, float, int], list[Piece]] = {}
+        self._places: dict[int, int] = {}  # of all circuits: their numbers here
 
     @cached_property
     def own_ps(self) -> int:
@@ -125,7 +124,7 @@ class Planner:
         Parts count with their bounds until they are on the least sum; then they are priced, and it is sought again.
         """
         n, delay_ps = len(self.pairs), self.optics.delay_ps
-        if (asked := (policy, limit_ps)) not in self._found:
+        if (asked := (policy, limit_ps, delay_ps)) not in self._found:
             self._found[asked] = sorted(piece for piece in self._pieces(policy, limit_ps) if piece is not None)
         times_ps, priced = {piece: self._bound_ps(*piece) for piece in self._found[asked]}, set[Piece]()
         while (found := self._least(times_ps, joins)) is not None and not priced.issuperset(found[1]):
@@ -192,8 +191,7 @@ class Planner:
             yield 0, n - 1, 0
             states, parts = all_states(self.schedule.topology), n * (n + 1) // 2
             if states is not None and parts <= min(MOST_PARTS, MOST_BOUNDS // len(states.circuits)):
-                ends = combinations_with_replacement(range(n), 2)
-                yield from (self._fastest(first, last, states, limit_ps) for first, last in ends)
+                yield from self._everywhere(states, limit_ps)
         others = [] if policy == EVERY_STEP else [0]
         if policy in ("stride rings", PLANNED) and n <= MOST_PRICED:
             others += [self._state(ring) for ring in stride_rings(self.schedule.topology)]
@@ -201,53 +199,80 @@ class Planner:
             others += [self._state(one) for one in layouts(self.schedule.topology).values()]
         yield from ((step, step, state) for step in range(n) for state in dict.fromkeys(others))
 
-    def _fastest(self, first: int, last: int, states: States, limit_ps: float) -> Piece | None:
-        """Those of all circuits on which some steps end first: what their bound excludes is not simulated.
+    def _everywhere(self, states: States, limit_ps: float) -> list[Piece]:
+        """Of all circuits those on which parts end first, where these may be of a plan below the limit.
 
-        None where they, and the steps before and behind, take as long as the limit.
+        Each part counts with the least of its prices, and of the bounds of circuits on which it has none, until those
+        on the least sum are priced: what is on none, or what its bound excludes, is not simulated.
         """
-        rest_ps = self._anywhere_ps(0, first - 1) + self._anywhere_ps(last + 1, len(self.pairs) - 1)
-        found: tuple[float, int] = limit_ps - rest_ps, -1
-        least_ps = self._least_ps(first, last, states)
-        for at in np.argsort(least_ps, kind="stable")[:MOST_TRIED].tolist():
-            if least_ps[at] >= found[0]:
-                break
-            state = self._state(states.fabric(self.schedule.topology, at))
-            if (price := self.price_ps(first, last, state)) is not None:
-                found = min(found, (price, state))
-        return (first, last, found[1]) if found[1] >= 0 else None
+        n, delay_ps = len(self.pairs), self.optics.delay_ps
+        ahead, best = dict[tuple[int, int], list[tuple[float, int]]](), dict[tuple[int, int], tuple[float, int]]()
+        for ends, least_ps in self._bounds_ps(states):
+            order = np.argsort(least_ps, kind="stable")[:MOST_TRIED][::-1]
+            ahead[ends] = [(inf, -1), *zip(least_ps[order].tolist(), order.tolist(), strict=True)]
+            best[ends] = inf, -1
+        while True:
+            least: list[tuple[float, int]] = [(delay_ps * self.optics.paid, 0)]  # so far, and where the last part began
+            for last in range(n):
+                least.append(min(
+                    (least[at][0] + delay_ps * (at > 0) + min(best[at, last][0], ahead[at, last][-1][0]), at)
+                    for at in range(last + 1)))
+            last, parts = n - 1, list[tuple[int, int]]()
+            while last >= 0 and least[n][0] < limit_ps:
+                parts.append((least[last + 1][1], last))
+                last = parts[-1][0] - 1
+            if not (asked := [ends for ends in parts if ahead[ends][-1][0] < best[ends][0]]):
+                return [(*ends, state) for ends, (_, state) in best.items() if state >= 0]
+            for ends in asked:
+                if (place := ahead[ends].pop()[1]) not in self._places:
+                    self._places[place] = self._state(states.fabric(self.schedule.topology, place))
+                state = self._places[place]
+                if (price := self.price_ps(*ends, state)) is not None:
+                    best[ends] = min(best[ends], (price, state))
 
-    def _least_ps(self, first: int, last: int, states: States) -> npt.NDArray[np.float64]:
-        """What some steps take at least on each state: what its busiest circuit sends, and what waits for each other.
+    def _bounds_ps(self, states: States) -> Iterator[tuple[tuple[int, int], npt.NDArray[np.float64]]]:
+        """What each part takes at least on each state: what its busiest circuit sends, and what waits for each other.
 
         (n_states,); infinity without a route.
         """
-        t, fabric, n = self._of(first, last), self.schedule.topology, len(states.circuits[0])
+        t, link_ps = self.bounds.transfers, float(self.schedule.topology.latency_ps.min())
         ps_per_byte = 0.0 if self.model.deliver == "head" else PS_PER_S / self.optics.rate_Bps
-        link_ps, size = float(fabric.latency_ps.min()), t.blocks * self.schedule.block_bytes
-        sent, every = np.zeros((n, n)), np.arange(len(states.circuits))
+        times = np.maximum(states.circuits, 1)
+        ends = np.minimum(times.max(axis=2)[:, :, None], times.max(axis=1)[:, None])
+        per_byte = ps_per_byte / np.where(states.hops == 1, times, ends)
+        latency_ps = np.where(states.hops < len(times[0]), states.hops * link_ps, inf)
+        steps = []
+        for rows in self.bounds.rows:
+            some, pairs = take(t, rows), (slice(None), t.src[rows], t.dst[rows])
+            sizes = self.bounds.sizes(some, some.blocks * self.schedule.block_bytes * (some.src != some.dst))
+            each = np.stack([latency_ps[pairs] + per_byte[pairs] * size for size in sizes])
+            steps.append((rows, each, self._loads(states, some, sizes[0]) / times * ps_per_byte))
+        for first in range(len(steps)):
+            load, least_ps = np.zeros(times.shape), np.full(len(times), link_ps)
+            ended = np.zeros((2, len(times), t.src.size))
+            for last, (rows, takes, more) in enumerate(steps[first:], first):
+                load += more
+                begun = np.zeros((len(times), rows.size))
+                for (place, row), one in zip(self.bounds.waits[last], ended, strict=True):
+                    begins = np.flatnonzero(np.diff(place, prepend=-1))
+                    latest = np.maximum.reduceat(one[:, row], begins, axis=1) if place.size else 0.0
+                    begun[:, place[begins]] = np.maximum(begun[:, place[begins]], latest)
+                ended[:, :, rows] = begun + takes
+                least_ps = np.maximum(least_ps, ended[0, :, rows].max(axis=0))
+                yield (first, last), np.maximum(least_ps, load.max(axis=(1, 2)) + link_ps) * (1 - 1e-9)
+
+    def _loads(self, states: States, t: Transfers, size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Bytes of transfers on each circuit of each state, (n_states, n, n)."""
+        load, every = np.zeros(states.circuits.shape), np.arange(len(states.circuits))
+        sent = np.zeros(load.shape[1:])
         np.add.at(sent, (t.src, t.dst), size)
-        load = np.zeros(states.circuits.shape)
         for src, dst in np.argwhere(sent).tolist():
             at = np.full(every.size, src)
-            for _ in range(n - 1):
+            for _ in range(len(sent) - 1):
                 onward = states.onward[every, at, dst]
                 load[every, at, onward] += sent[src, dst] * (at != dst)
                 at = onward
-        times = np.maximum(states.circuits, 1)
-        least_ps = (load / times).max(axis=(1, 2)) * ps_per_byte + link_ps
-        ends = np.minimum(times.max(axis=2)[:, :, None], times.max(axis=1)[:, None])
-        widest = np.where(states.hops == 1, times, ends)
-        each = size // self.model.chunks if self.model.chunks else size * 0  # what waits follows chunk by chunk
-        ended, (owner, source) = np.zeros((t.src.size, every.size)), waits(t)
-        for row in np.argsort(t.step, kind="stable").tolist():
-            pair = slice(None), t.src[row], t.dst[row]
-            begun = ended[source[owner == row]].max(axis=0, initial=0.0)
-            ended[row] = begun + states.hops[pair] * link_ps + each[row] * ps_per_byte / widest[pair] * (
-                t.src[row] != t.dst[row])
-        far = (states.hops == n)[:, t.src, t.dst].any(axis=1)
-        found: npt.NDArray[np.float64] = np.where(far, inf, np.maximum(least_ps, ended.max(axis=0)) * (1 - 1e-9))
-        return found
+        return load
 
     def _state(self, fabric: Topology) -> int:
         """The number of a fabric; equal ones have one."""
@@ -285,10 +310,9 @@ class Planner:
                 fabric = self.states[state]
                 self._prices[key] = None
                 with suppress(Deadlock, Unswitchable):  # pools that steps before would have given back
-                    some = part(self.schedule, t, fabric) if has_routes(fabric, t) else None
-                    if self._is_whole(first, last, state):
-                        some = self.schedule  # which may name its routes
-                    if some is not None:
+                    whole = self._is_whole(*piece)  # which may name its routes
+                    if whole or self.bounds.least_ps(first, last, fabric, state) is not None:
+                        some = self.schedule if whole else part(self.schedule, t, fabric)
                         self._prices[key] = self.how.run(
                             lower(some, self.model).program, lower_bound_ps=lambda one: max(busy_and_path_ps(one))
                         ).makespan_ps

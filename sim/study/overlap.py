@@ -186,6 +186,9 @@ def _bytes_of(schedule: Schedule, step: int, pairs: frozenset[tuple[int, int]]) 
     t = of_steps(schedule, step, step)
     blocks = distinct_of(t.blocks[t.src != t.dst])
     ends = [len({pair[end] for pair in pairs}) for end in (0, 1)]
+    optics = schedule.topology.optics
+    if optics is not None and optics.duplex and any((dst, src) not in pairs for src, dst in pairs):
+        raise Indivisible(f"step {step} of {schedule.name} leads one way, and a duplex port of a plane both")
     if blocks.size != 1 or min(ends) < len(pairs) or np.count_nonzero(t.src != t.dst) != len(pairs):
         raise Indivisible(f"step {step} of {schedule.name} is no permutation of equal messages, which planes divide")
     return int(blocks[0]) * schedule.block_bytes

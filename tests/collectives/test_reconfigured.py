@@ -1,3 +1,5 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -57,6 +59,18 @@ def test_matchings_of_an_all_to_all(n, ports):
     assert len(pairs) == n - 1 and sum(map(len, pairs)) == n * (n - 1)
     for some in pairs:
         assert len({src for src, _ in some}) == len({dst for _, dst in some}) == len(some)
+    simulate(switched(schedule, own(schedule)), check=True)
+
+
+@given(st.integers(3, 9), st.integers(2, 5), st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_on_duplex_ports_a_step_has_both_ways_of_its_pairs(n, ports, unequal):
+    """Of cycles, where ports are even; also of unequal messages, and of those that are none."""
+    sizes = {"pairs": "zipf:1.2:7"} if unequal else {}
+    schedule = in_matchings(build("direct", "all-to-all", from_spec(f"ocs:{n}x{ports},duplex"), "4KiB", **sizes))
+    for some in step_pairs(schedule):
+        assert some == {(dst, src) for src, dst in some}
+        assert max(Counter(src for src, _ in some).values()) <= 2 - ports % 2
     simulate(switched(schedule, own(schedule)), check=True)
 
 

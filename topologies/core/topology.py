@@ -286,16 +286,16 @@ class Topology:
 
     def at_rates(
         self, bandwidth_Bps: npt.NDArray[np.float64], latency_ps: npt.NDArray[np.int64],
-        hop_latency_ps: npt.NDArray[np.int64],
+        hop_latency_ps: npt.NDArray[np.int64], optics: Optics | None = None,
     ) -> Topology:
-        """The same wiring, which is shared and not checked again, with other rates and latencies."""
+        """The same wiring, which is shared and not checked again, with other rates and latencies, and other optics."""
         found = object.__new__(Topology)
         last = _TIMES.get(self, (self.latency_ps, self.hop_latency_ps))
         same = all(one is other or np.array_equal(one, other) for one, other in zip(
             (latency_ps, hop_latency_ps), last, strict=True))
         latency_ps, hop_latency_ps = last if same else (latency_ps, hop_latency_ps)
         rates = {"bandwidth_Bps": bandwidth_Bps, "latency_ps": latency_ps, "hop_latency_ps": hop_latency_ps}
-        vars(found).update(vars(self) | rates)
+        vars(found).update(vars(self) | rates | ({} if optics is None else {"optics": optics}))
         (_check_bandwidths if same else _check_rates)(found)
         _TIMES[self], _MADE_OF[found] = (latency_ps, hop_latency_ps), ref(self)
         return found

@@ -3,16 +3,19 @@ from functools import cache
 
 import pytest
 
-from collectives import build
+from collectives import build, reconfigured
+from collectives.reconfigured import in_matchings, switched
 from sim import simulate
+from sim.analytic import steps_bound
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.how import How
 from sim.optimizer.circuits import PLANNED, POLICIES, Planner, planned
 from sim.program.model import make_model
 from sim.study.policies import policies, row_of, switched_rows
 from sim.study.spec import Spec
-from tests.oracles.circuit_states import least_ps
-from topologies import WeftError, from_spec, ring
+from tests.oracles.circuit_states import least_ps, least_union_ps, states
+from topologies import WeftError, from_spec, optics, ring
+from topologies.optics import all_states
 from topologies.units import parse_time
 
 US = 1_000_000
@@ -152,6 +155,66 @@ def test_no_sequence_of_any_circuits_of_few_servers_is_quicker(size, kind, name)
     for delay_ps, want in zip(delays_ps, least, strict=True):
         planner.optics = planner.optics._replace(delay_ps=delay_ps)
         assert planner.plan(PLANNED).time_ps == want
+
+
+def no_worse_than_unions(n, ports, kind):
+    planner = Planner(build("direct", kind, from_spec(f"ocs:{n}x{ports},duplex"), "64KiB"), make_model(chunks=1))
+    delays_ps = [0, US, 1_000 * US]
+    least = least_union_ps(planner.schedule, planner.model, delays_ps)
+    for delay_ps, want in zip(delays_ps, least, strict=True):
+        planner.optics = planner.optics._replace(delay_ps=delay_ps)
+        assert planner.plan(PLANNED).time_ps <= want
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("kind", ["all-to-all", "all-gather"])
+@pytest.mark.parametrize(("n", "ports"), [(3, 2), (3, 3), (4, 2), (4, 3)])
+def test_no_union_of_pairs_on_duplex_ports_is_quicker(n, ports, kind):
+    """Whatever order the matchings of a schedule are in: every sequence of every set of pairs, on all circuits."""
+    no_worse_than_unions(n, ports, kind)
+
+
+@pytest.mark.full
+def test_no_union_of_pairs_of_five_servers_is_quicker():
+    no_worse_than_unions(5, 2, "all-to-all")
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(("n", "ports", "parts"), [
+    (5, 2, 2), (6, 2, 2.5), (7, 2, 3), (8, 2, 3.5), (11, 2, 5), (9, 4, 2), (6, 3, 5 / 3), (8, 3, 7 / 3), (7, 4, 1.5),
+])
+def test_on_duplex_ports_both_ways_of_as_many_pairs_as_there_are_ports_for_are_up(n, ports, parts):
+    """Each server sends on all its ports all the time, but for latencies."""
+    schedule = build("direct", "all-to-all", from_spec(f"ocs:{n}x{ports},duplex,delay=0s"), n * 1_000_000)
+    plan = Planner(schedule, make_model(chunks=1)).plan(PLANNED)
+    assert plan.time_ps == pytest.approx(20 * US * parts + 100_000 * (plan.changes + 1), rel=1e-6)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(("n", "ports"), [(2, 1), (3, 2), (3, 3), (4, 2), (5, 2)])
+def test_all_cables_of_few_servers(n, ports):
+    found = all_states(from_spec(f"ocs:{n}x{ports},duplex")).circuits
+    some = {tuple(itertools.chain(*([pair] * one[pair] for pair in itertools.combinations(range(n), 2))))
+            for one in found}
+    assert some == {*states(n, ports, duplex=True)} and len(some) == len(found)
+
+
+RATES = (["50GB/s", "3GB/s"], ["1GB/s", "96.1GB/s"]), ("7.3GB/s", "96.1GB/s")
+
+
+@pytest.mark.parametrize("fabric", ["hybrid:5x2,delay=1us", "ocs:5x3,duplex,delay=700ns", "rails:3x2x1,delay=1us"])
+def test_what_is_kept_for_other_rates_changes_no_plan(fabric):
+    found = [[], []]
+    for fresh, plans in enumerate(found):
+        for rate in RATES[fabric.startswith("ocs")]:
+            if fresh:
+                reconfigured._PATTERNS.clear()
+                optics._BETWEEN.clear()
+                steps_bound._paths.cache_clear()
+            schedule = build("direct", "all-to-all", from_spec(fabric, rate), "99KiB")
+            plan = Planner(schedule, make_model(chunks=2)).plan(PLANNED)
+            plans.append((*plan[2:], simulate(switched(in_matchings(schedule), plan.fabrics), chunks=2).time_ps))
+    assert found[0] == found[1]
 
 
 KINDS = ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "all-to-all")

@@ -57,6 +57,8 @@ def test_what_planes_cannot_divide_is_named():
         divide(schedule)
     with pytest.raises(WeftError, match="steps over 4 planes: at most 48 together are divided"):
         divide(build("ring", "all-reduce", from_spec("ocs:16x4,per-port"), "4KiB"))
+    with pytest.raises(WeftError, match="step 0 of pairwise leads one way, and a duplex port of a plane both"):
+        divide(build("pairwise", "all-to-all", from_spec("ocs:5x2,per-port,duplex"), "4KiB"))
 
 
 def test_what_a_solver_says_is_no_output_of_the_command(capfd: pytest.CaptureFixture[str]) -> None:
