@@ -445,8 +445,9 @@ class Spans:
 
 def _rows_of(lowered: Lowered, outcome: Outcome) -> _Rows:
     """All spans, operation by operation."""
-    operation, rank, task = lowered.end_task.rows()
-    begin = lowered.begin_task.tasks(lowered.end_task.counts())  # of the same ranks
+    n = lowered.end_task.counts()
+    operation, rank, task = lowered.end_task.rows(n)
+    begin = lowered.begin_task.tasks(n)  # of the same ranks
     start_ps = np.where(begin == task, outcome.start_ps[begin], outcome.finish_ps[begin])
     return _Rows(operation, rank, start_ps, outcome.finish_ps[task], task)
 
