@@ -128,7 +128,7 @@ def without_lone_queues(program: Program) -> Program:
     if not program.takes_turns or program.has_channels or not program.is_healthy:
         return program
     used = np.bincount(program.task_route, minlength=program.route_ptr.size - 1) > 0
-    served = np.unique(program.route_server[np.repeat(used, np.diff(program.route_ptr))])
+    served = distinct_of(program.route_server[np.repeat(used, np.diff(program.route_ptr))])
     if int(program.hop_queue.max(initial=-1)) >= served.size:  # no two servers share a queue
         return program
     turns = program.server_discipline >= ROUND_ROBIN_FLOW
