@@ -24,7 +24,7 @@ from workloads.job import Communicate, Job, Operation, Reconfigure, Send
 MOST_TRANSFERS = 10_000_000
 """Of all ranks; the work of a larger schedule is not worked out, for that takes longer than its symmetric run."""
 
-TRANSFERS_AT_ONCE = 500_000
+TRANSFERS_AT_ONCE = 2**17
 
 NEVER = np.iinfo(np.int64).max
 
