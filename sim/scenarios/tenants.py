@@ -91,24 +91,32 @@ class _Accounts:
         on, meets = np.flatnonzero(is_part), np.flatnonzero(~is_part)
         ways = zip(numbers, map(partial(_ranges, piece, meets), first.tolist(), waits.since_ps.tolist()), strict=True)
         paths = {number: ends for number, ends in ways if ends}
+        times, keys = self._times(piece, on, paths)
+        none = np.zeros(len(keys), np.int64)
+        return {share.name: self._account(at, keys, times.get(at, none)) for at, share in enumerate(self.shares)}
+
+    def _times(
+        self, piece: Any, on: I64, paths: dict[int, list[tuple[int, int]]]
+    ) -> tuple[dict[int, I64], list[tuple[int, str]]]:
+        """How long each path is on pieces of each key, and the keys; `on`: the pieces that do not only lead on."""
         cuts = distinct_of(np.array([ends for path in paths.values() for ends in path], np.int64))
         classes, n = self.names.class_of(piece["task"][on], self.classes), self.classes.size + 1
         cut = np.repeat(np.arange(cuts.size + 1), np.diff(np.searchsorted(on, cuts), prepend=0, append=on.size))
         trail, group = self.walks.together(piece.take(on), cut * n + classes)
+        numbers = [*paths]
         lasts, path = self.walks.named(piece[[ends[-1][1] - 1 for ends in paths.values()]])
         some, kind = self.names.kinds(self.walks, trail.before(lasts), self.classes)
         total = np.zeros((cuts.size + 1, len(some)), np.int64)  # of all pieces before each cut
         np.add.at(total, (group // n, kind[: group.size]), trail.length_ps)
         np.cumsum(total, axis=0, out=total)
-        times = {number: np.zeros(len(some), np.int64) for number in range(len(self.shares))}
+        times = {number: np.zeros(len(some), np.int64) for number in numbers}
         for number, ends in paths.items():
             for begin, end in np.searchsorted(cuts, ends):
                 times[number] += total[end] - total[begin]
-        for number, at in zip(np.array([*paths])[path].tolist(), range(path.size), strict=True):
-            before_ps = min(int(lasts.end_ps[at]), self.shares[number].arrival_ps) - int(lasts.start_ps[at])
-            times[number][kind[group.size + at]] -= max(before_ps, 0)  # the last piece may have begun before the arrival
-        keys = [self._key(one) for one in some]
-        return {share.name: self._account(number, keys, times[number]) for number, share in enumerate(self.shares)}
+        parts = zip(path.tolist(), kind[group.size :].tolist(), lasts.start_ps, lasts.end_ps, strict=True)
+        for at, of, start_ps, end_ps in parts:  # the last piece may have begun before the arrival
+            times[numbers[at]][of] -= max(min(end_ps, self.shares[numbers[at]].arrival_ps) - start_ps, 0)
+        return times, [self._key(one) for one in some]
 
     def _account(self, number: int, keys: Sequence[tuple[int, str]], times: I64) -> dict[str, int]:
         parts: dict[str, int] = {}

@@ -129,7 +129,7 @@ class Steps(Walks):
 
     def alike(self, piece: Any) -> I64:
         """Pieces of one name on one server, or on none."""
-        return piece["size"] * np.int64(self.program.n_servers + 1) + piece["at"] + 1
+        return np.asarray(piece["size"] * np.int64(self.program.n_servers + 1) + piece["at"] + 1, np.int64)
 
     def told(self, piece: Any) -> Trail:
         """Pieces with their own names."""

@@ -133,7 +133,8 @@ class Trail(NamedTuple):
 
     def before(self, others: "Trail") -> "Trail":
         """These pieces, and others behind them."""
-        return Trail(*map(np.append, self, others))
+        columns: Iterator[Any] = map(np.append, self, others)
+        return Trail(*columns)
 
     def listed(self, names: Sequence[str]) -> tuple[Piece, ...]:
         """The same piece by piece."""
@@ -239,7 +240,7 @@ class Walks(ABC):
 
     @abstractmethod
     def alike(self, piece: Any) -> I64:
-        """A number of each piece, from 0 on: those that have one number have the same parts, on servers called alike."""
+        """A number of each piece, from 0 on: those of one number have the same parts, on servers called alike."""
 
     @abstractmethod
     def served(self, piece: Any) -> dict[str, int]:

@@ -12,7 +12,7 @@ from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.lower.nics import STREAMS
 from sim.lower.rotor import Turns, in_turns, turns_of
-from sim.program import I64, unique_rows
+from sim.program import I32, I64, unique_rows
 from sim.program.columns import counted, services_ps
 from sim.program.contract import NEVER_PS
 from sim.program.outcome import Outcome
@@ -72,7 +72,7 @@ class Names:
         some[kind] = np.arange(kind.size)
         return trail.at(some).listed(walks.names), kind
 
-    def class_of(self, task: I64, classes: I64) -> I64:
+    def class_of(self, task: I32 | I64, classes: I64) -> I64:
         """Of the operation of each task; one more of those that faults have added."""
         of_task = self.lowered.task_operation
         operation: I64 = classes[of_task[np.minimum(task, of_task.size - 1)]]
