@@ -14,7 +14,7 @@ import numpy as np
 from collectives.core.routes import paths_of
 from collectives.core.transfers import Transfers
 from sim.program import I32, I64, Program
-from sim.program.columns import crossings
+from sim.program.columns import crossings, unique_rows
 from sim.program.model import Model
 from sim.program.outcome import CertificateError, Outcome
 from topologies import Topology
@@ -24,7 +24,7 @@ from workloads.job import Communicate, Job, Operation, Reconfigure, Send
 MOST_TRANSFERS = 10_000_000
 """Of all ranks; the work of a larger schedule is not worked out, for that takes longer than its symmetric run."""
 
-TRANSFERS_AT_ONCE = 500_000
+TRANSFERS_AT_ONCE = 2**17
 
 NEVER = np.iinfo(np.int64).max
 
@@ -123,16 +123,18 @@ def _add_work(due: I64, topology: Topology, model: Model, t: Transfers, size_byt
     carried = size_bytes[paths.pair]
     carried = np.where(routes[paths.pair] == 1, carried, np.where(second, carried // 2, carried - carried // 2))
     own = np.zeros(paths.pair.size, np.int64) if t.rounds is None else t.rounds[paths.pair, 0].astype(np.int64)
-    kinds, kind = np.unique(np.stack([carried, own]), axis=1, return_inverse=True)
+    (sizes, size), most = unique_rows(carried), int(own.max(initial=0)) + 1
+    kinds, kind = unique_rows(size * most + own)
+    kinds = np.stack([sizes[kinds // most], kinds % most])
     rates, rate = np.unique(topology.bandwidth_Bps, return_inverse=True)
     speeds = [Fraction(float(one)) for one in rates]
     times = [_service_ps(model, size, chunks, speed) for size, chunks in kinds.T.tolist() for speed in speeds]
     time = np.array(times, np.int64).reshape(kinds.shape[1], rates.size)
-    of_route = np.repeat(kind.reshape(-1), np.diff(paths.ptr))
+    of_route = np.repeat(kind, np.diff(paths.ptr))
     np.add.at(due, paths.links, time[of_route, rate[paths.links]])
     cut = np.array([sum(count for count, _ in _parts(model, size, chunks)) for size, chunks in kinds.T.tolist()])
     least = np.full(t.src.size, NEVER)
-    np.minimum.at(least, paths.pair, cut[kind.reshape(-1)])
+    np.minimum.at(least, paths.pair, cut[kind])
     return int(paths.pair.size), least
 
 

@@ -63,15 +63,15 @@ class TaskTable(Mapping[tuple[int, int], int]):
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return ((number, rank) for number, span in self.spans.items() for rank in span.ranks.tolist())
 
-    def rows(self) -> tuple[I64, I64, I64]:
-        """Operation, rank and task of each entry, (n,), in their order."""
-        ranks, n = [one.ranks for one in self.spans.values()], self.counts()
+    def rows(self, n: I64) -> tuple[I64, I64, I64]:
+        """Operation, rank and task of each entry, (n,), in their order; `n`: as `counts` has them."""
+        ranks = [one.ranks for one in self.spans.values()]
         operation = np.repeat(np.array([*self.spans], np.int64), n)
         return operation, np.concatenate([np.zeros(0, np.int64), *ranks]), self.tasks(n)
 
     def counts(self) -> I64:
         """How many ranks each operation has."""
-        return np.array([len(one.ranks) for one in self.spans.values()], np.int64)
+        return np.fromiter((one.ranks.size for one in self.spans.values()), np.int64, len(self.spans))
 
     def tasks(self, n: I64) -> I64:
         """Tasks alone, where the number of ranks of each operation is known."""

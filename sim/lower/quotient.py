@@ -36,7 +36,7 @@ from sim.program import I8, unique_rows
 from sim.program.columns import blocks, numbered
 from topologies import Topology
 from topologies.core.joined import join
-from topologies.core.paths import Paths, distinct_of, ranges
+from topologies.core.paths import Paths, ranges
 from topologies.stages import staged
 from topologies.text.brief import one_line
 
@@ -547,20 +547,28 @@ def turns_differ(turns: Sequence[I64]) -> bool:
 
     Or one of them has several there. `turns`: of emitters whose transfers cross the same links.
     """
-    links, *columns = np.concatenate(turns, axis=1)
-    for one, other in (columns, columns[::-1]):
-        if not _repeats(one - int(one.min(initial=0))):  # it tells all rows apart, and so must the other
-            number = np.searchsorted(distinct_of(other), other)
-            return _repeats(links * (int(number.max(initial=0)) + 1) + number)
-    numbers = [unique_rows(one)[1] for one in columns]
-    distinct = {_distinct_rows(links, some) for some in (numbers[:1], numbers[1:], numbers)}
-    return len(distinct) > 1
+    links, one, other = np.concatenate(turns, axis=1)
+    first, second = _joined(links, one), _joined(links, other)
+    order = np.argsort(first)
+    first, second = first[order], second[order]
+    same = first[1:] == first[:-1]
+    if np.any(second[1:][same] != second[:-1][same]):
+        return True  # one has several
+    second = np.sort(second[np.append(True, ~same)]) if second.size else second
+    return bool(np.any(second[1:] == second[:-1]))  # several have one
 
 
-def _distinct_rows(key: I64, columns: Sequence[I64]) -> int:
+def _joined(*columns: npt.NDArray[np.integer]) -> I64:
+    """A number of each row of some columns, from 0 on, equal where all of them are."""
+    key, span = np.zeros(columns[0].size, np.int64), 1
     for column in columns:
-        key = unique_rows(key * (int(column.max(initial=0)) + 1) + column)[1]
-    return int(key.max(initial=-1)) + 1
+        low = int(column.min(initial=0))
+        width = int(column.max(initial=0)) - low + 1
+        if span * width >= 2**62:
+            key, column, low = unique_rows(key)[1], unique_rows(column)[1], 0
+            span, width = (int(some.max(initial=0)) + 1 for some in (key, column))
+        key, span = key * width + (column.astype(np.int64) - low), span * width
+    return key
 
 
 def _crossing_fault(q: Quotient, theirs: Paths, link_of: I32, links: I32, at: I64, full: bool) -> str | None:
@@ -570,7 +578,7 @@ def _crossing_fault(q: Quotient, theirs: Paths, link_of: I32, links: I32, at: I6
     """
     if _repeats(q.transfers.tie_class):  # else it tells all of them apart
         transfer, hop, half = _crossings(theirs, np.arange(q.transfers.src.size))
-        if _any_alike(theirs.links, q.transfers.tie_class[transfer], hop, half):
+        if _repeats(_joined(theirs.links, q.transfers.tie_class[transfer], hop, half)):
             return "two transfers tie at a link without an order that the symmetry keeps"
     orbit_size = np.bincount(link_of, minlength=link_of.size)
     crossings = np.bincount(theirs.links, minlength=link_of.size)
@@ -596,20 +604,6 @@ def _places(group: I32) -> I64:
     place = np.empty(group.size, np.int64)
     place[order] = np.arange(group.size) - np.repeat(np.cumsum(size) - size, size)
     return place
-
-
-def _any_alike(*columns: npt.NDArray[np.integer]) -> bool:
-    """Whether two rows of a table are equal."""
-    key = np.zeros(columns[0].size, np.int64)
-    distinct = 1
-    for column in columns:
-        values, row = unique_rows(column)
-        if distinct * max(values.size, 1) >= 2**62:
-            key = np.unique(key, return_inverse=True)[1]
-            distinct = int(key.max(initial=0)) + 1
-        key = key * values.size + row
-        distinct *= max(values.size, 1)
-    return _repeats(key)
 
 
 def _repeats(values: I64) -> bool:

@@ -118,15 +118,14 @@ def services_ps(program: Program, cut: I64 | I32, server: I64) -> I64:
 
 def work_ps(program: Program) -> I64:
     """Sum of the services that cross each server when nothing goes wrong, (S,)."""
-    task, server = crossings(program)
-    return _by_server(program, server, services_ps(program, program.task_cut[task], server))
+    return _by_server(program, lambda cut, server: services_ps(program, cut, server))
 
 
 def work_of_servers(program: Program) -> I64:
     """What the chunks of all tasks come to on each server, (S,): bytes of links, each chunk once."""
-    task, server = crossings(program)
-    cut = program.task_cut[task]
-    return _by_server(program, server, _over_chunks(program, cut, program.chunk_work[program.cut_size[cut]]))
+    return _by_server(
+        program, lambda cut, _: _over_chunks(program, cut, program.chunk_work[program.cut_size[cut]])
+    )
 
 
 def _over_chunks(program: Program, cut: I64 | I32, of_chunk: I64) -> I64:
@@ -136,9 +135,12 @@ def _over_chunks(program: Program, cut: I64 | I32, of_chunk: I64) -> I64:
     return total
 
 
-def _by_server(program: Program, server: I64, value: I64) -> I64:
+def _by_server(program: Program, of: Callable[[I32, I64], I64]) -> I64:
+    """Sum over all crossings of each server, by the cut of the task and the server; some tasks at a time."""
     total = np.zeros(program.n_servers, np.int64)
-    np.add.at(total, server, value)
+    for some in blocks(program.n_tasks):
+        task, server = crossings(program, np.arange(some.start, some.stop))
+        np.add.at(total, server, of(program.task_cut[task], server))
     return total
 
 

@@ -15,9 +15,7 @@ def with_turns(program: Program) -> Program:
         return program
     task, route = program.every_route()
     flow = program.task_flow[task] if program.task_flow.size else np.zeros(task.size, np.int32)
-    n_routes = program.route_ptr.size - 1
-    kinds, kind = unique_rows(flow.astype(np.int64) * n_routes + route)
-    flows, route = np.divmod(kinds, max(n_routes, 1))
+    flows, route, kind = _in_use(flow.astype(np.int64), route, program.route_ptr.size - 1)
     hops = np.diff(program.route_ptr)[route].astype(np.int64)
     base = np.cumsum(hops) - hops
     at = ranges(program.route_ptr[:-1][route].astype(np.int64), hops)
@@ -34,6 +32,19 @@ def with_turns(program: Program) -> Program:
         task_queue=i32(base[kind[: program.n_tasks]]), detour_queue=i32(base[kind[program.n_tasks :]]),
         hop_queue=i32(queue), server_quantum=np.maximum(largest_chunks(program), 1),
     )
+
+
+def _in_use(flow: I64, route: I64, n_routes: int) -> tuple[I64, I64, I64]:
+    """Pairs of a flow and a route that tasks have, by flow and then route, and which of them each task has."""
+    of_route = np.full(n_routes, -1, np.int64)
+    of_route[route] = flow
+    if np.array_equal(of_route[route], flow):  # each route has one flow: routes are sorted, not tasks
+        used = np.flatnonzero(of_route >= 0)
+        used, number = used[np.argsort(of_route[used], kind="stable")], np.empty(n_routes, np.int64)
+        number[used] = np.arange(used.size)
+        return of_route[used], used, number[route]
+    kinds, kind = unique_rows(flow * n_routes + route)
+    return *np.divmod(kinds, max(n_routes, 1)), kind
 
 
 def with_buffers(program: Program, buffer: I64, credit_ps: I64, bubble: bool = False) -> Program:

@@ -19,9 +19,10 @@ from sim.result import Result
 from sim.simulation import simulate
 from sim.why.backward import MEETS, NONE
 from sim.why.faulty_path import walk_of
-from sim.why.path import Piece, Wait, Waits
-from sim.why.spans import Names, classes_of
+from sim.why.path import Piece, Wait, Waits, classes_of
+from sim.why.spans import Names
 from topologies.checks import WeftError, checked, choice
+from topologies.core.paths import distinct_of
 from topologies.process import few_searches
 from topologies.stages import staged
 from topologies.text.brief import Tabular, one_line
@@ -88,28 +89,34 @@ class _Accounts:
         piece = rows.view(np.ndarray)
         is_part = piece["what"] > MEETS
         on, meets = np.flatnonzero(is_part), np.flatnonzero(~is_part)
-        trail, source = self.walks.named(piece.take(on))
-        some, kind = self.names.kinds(self.walks, trail, self.classes)
-        ways = map(partial(_ranges, piece, meets), first.tolist(), self._arrivals(numbers))
-        paths = dict(zip(numbers, ways, strict=True))
-        cuts = np.unique([end for path in paths.values() for ends in path for end in ends])
-        total = np.zeros((cuts.size + 1, len(some)), np.int64)  # of all pieces before each cut
-        np.add.at(total, (np.searchsorted(cuts, on[source], side="right"), kind), trail.length_ps)
-        np.cumsum(total, axis=0, out=total)
-        keys, found = [self._key(one) for one in some], {}
-        for number, share in enumerate(self.shares):
-            times = np.zeros(len(some), np.int64)
-            for begin, end in np.searchsorted(cuts, paths.get(number, np.zeros((0, 2), np.int64))):
-                times += total[end] - total[begin]
-            if paths.get(number):  # the last piece may have begun before the arrival
-                parts = slice(*np.searchsorted(on[source], [paths[number][-1][1] - 1, paths[number][-1][1]]))
-                before = np.minimum(trail.end_ps[parts], share.arrival_ps) - trail.start_ps[parts]
-                np.subtract.at(times, kind[parts], np.maximum(before, 0))
-            found[share.name] = self._account(number, keys, times)
-        return found
+        ways = zip(numbers, map(partial(_ranges, piece, meets), first.tolist(), waits.since_ps.tolist()), strict=True)
+        paths = {number: ends for number, ends in ways if ends}
+        times, keys = self._times(piece, on, paths)
+        none = np.zeros(len(keys), np.int64)
+        return {share.name: self._account(at, keys, times.get(at, none)) for at, share in enumerate(self.shares)}
 
-    def _arrivals(self, numbers: Sequence[int]) -> list[int]:
-        return [self.shares[number].arrival_ps for number in numbers]
+    def _times(
+        self, piece: Any, on: I64, paths: dict[int, list[tuple[int, int]]]
+    ) -> tuple[dict[int, I64], list[tuple[int, str]]]:
+        """How long each path is on pieces of each key, and the keys; `on`: the pieces that do not only lead on."""
+        cuts = distinct_of(np.array([ends for path in paths.values() for ends in path], np.int64))
+        classes, n = self.names.class_of(piece["task"][on], self.classes), self.classes.size + 1
+        cut = np.repeat(np.arange(cuts.size + 1), np.diff(np.searchsorted(on, cuts), prepend=0, append=on.size))
+        trail, group = self.walks.together(piece.take(on), cut * n + classes)
+        numbers = [*paths]
+        lasts, path = self.walks.named(piece[[ends[-1][1] - 1 for ends in paths.values()]])
+        some, kind = self.names.kinds(self.walks, trail.before(lasts), self.classes)
+        total = np.zeros((cuts.size + 1, len(some)), np.int64)  # of all pieces before each cut
+        np.add.at(total, (group // n, kind[: group.size]), trail.length_ps)
+        np.cumsum(total, axis=0, out=total)
+        times = {number: np.zeros(len(some), np.int64) for number in numbers}
+        for number, ends in paths.items():
+            for begin, end in np.searchsorted(cuts, ends):
+                times[number] += total[end] - total[begin]
+        parts = zip(path.tolist(), kind[group.size :].tolist(), lasts.start_ps, lasts.end_ps, strict=True)
+        for at, of, start_ps, end_ps in parts:  # the last piece may have begun before the arrival
+            times[numbers[at]][of] -= max(min(end_ps, self.shares[numbers[at]].arrival_ps) - start_ps, 0)
+        return times, [self._key(one) for one in some]
 
     def _account(self, number: int, keys: Sequence[tuple[int, str]], times: I64) -> dict[str, int]:
         parts: dict[str, int] = {}

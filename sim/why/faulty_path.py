@@ -123,9 +123,13 @@ class Steps(Walks):
         self.found.append((0, NEVER_PS, MEETS, -1, NONE if state is None else self.places[state], 0))
         return first
 
-    def named(self, piece: Any) -> tuple[Trail, I64]:
+    def named(self, piece: Any, times: I64 | int = 1) -> tuple[Trail, I64]:
         """A path with the number of the name of each piece."""
         return self.told(piece), np.arange(piece.size)
+
+    def alike(self, piece: Any) -> I64:
+        """Pieces of one name on one server, or on none."""
+        return np.asarray(piece["size"] * np.int64(self.program.n_servers + 1) + piece["at"] + 1, np.int64)
 
     def told(self, piece: Any) -> Trail:
         """Pieces with their own names."""

@@ -19,7 +19,7 @@ the sum is exact. Where two causes end in the same picosecond, any of them expla
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -131,6 +131,11 @@ class Trail(NamedTuple):
         some: Iterator[Any] = (column[places] for column in self)
         return Trail(*some)
 
+    def before(self, others: "Trail") -> "Trail":
+        """These pieces, and others behind them."""
+        columns: Iterator[Any] = map(np.append, self, others)
+        return Trail(*columns)
+
     def listed(self, names: Sequence[str]) -> tuple[Piece, ...]:
         """The same piece by piece."""
         start, end, name, task, server = (column.tolist() for column in self)
@@ -227,12 +232,35 @@ class Walks(ABC):
         """Some pieces, row by row, each with the name of a part of it, or any where that says nothing of its kind."""
 
     @abstractmethod
-    def named(self, piece: Any) -> tuple[Trail, I64]:
-        """Some pieces, from late to early, in parts that have names; and which of the pieces each is of."""
+    def named(self, piece: Any, times: I64 | int = 1) -> tuple[Trail, I64]:
+        """Some pieces, from late to early, in parts that have names; and which of the pieces each is of.
+
+        `times`: how many pieces of one kind each stands for, as long as all of them.
+        """
+
+    @abstractmethod
+    def alike(self, piece: Any) -> I64:
+        """A number of each piece, from 0 on: those of one number have the same parts, on servers called alike."""
 
     @abstractmethod
     def served(self, piece: Any) -> dict[str, int]:
         """Services among some pieces, by class of server."""
+
+    def together(self, piece: Any, group: I64) -> tuple[Trail, I64]:
+        """Parts of some pieces, of those of one group and alike as of one, and the group of each part.
+
+        Each begins at 0 or where another part of the same pieces ends; its task is one of a piece of its group.
+        """
+        kind = self.alike(piece)
+        n = int(kind.max(initial=0)) + 1
+        distinct, row = unique_rows(group * n + kind)
+        some, length_ps = np.zeros((2, distinct.size), np.int64)
+        some[row] = np.arange(row.size)
+        np.add.at(length_ps, row, piece["end_ps"] - piece["start_ps"])
+        all_of = piece[some]
+        all_of["start_ps"], all_of["end_ps"] = 0, length_ps
+        trail, source = self.named(all_of, np.bincount(row, minlength=distinct.size))
+        return trail, distinct[source] // n
 
     @property
     def names(self) -> list[str]:
@@ -289,7 +317,16 @@ class Walks(ABC):
         return [(self.number(name), ps) for name, ps in (*reversed(named), ("propagation", rest)) if ps]
 
 
-def in_parts(piece: Any, server: I64, kind: I64, parts: Sequence[list[tuple[int, int]]]) -> tuple[Trail, I64]:
+def classes_of(values: Iterable[Hashable]) -> I64:
+    """The number of each value, (n,): equal ones have one."""
+    every = list(values)
+    number = {value: at for at, value in enumerate(dict.fromkeys(every))}
+    return np.fromiter(map(number.__getitem__, every), np.int64, len(every))
+
+
+def in_parts(
+    piece: Any, server: I64, kind: I64, parts: Sequence[list[tuple[int, int]]], times: I64 | int
+) -> tuple[Trail, I64]:
     """Pieces of some kinds in the parts of these, as `Walks.named` has them; the earliest part takes what is left."""
     counts = np.array([len(some) for some in parts], np.int64)
     name, length = np.array([part for some in parts for part in some], np.int64).reshape(-1, 2).T
@@ -298,7 +335,7 @@ def in_parts(piece: Any, server: I64, kind: I64, parts: Sequence[list[tuple[int,
     after -= after[np.repeat(first, counts)]
     n = counts[kind]
     source, part = np.repeat(np.arange(kind.size), n), ranges(first[kind], n)
-    end_ps = piece["end_ps"][source] - after[part]
+    end_ps = piece["end_ps"][source] - after[part] * np.broadcast_to(times, kind.size)[source]
     start_ps = np.append(end_ps[1:], 0)[: end_ps.size]
     start_ps[np.cumsum(n) - 1] = piece["start_ps"]
     return Trail(start_ps, end_ps, name[part], piece["task"][source].astype(np.int64), server[source]), source
@@ -340,7 +377,7 @@ class LoggedWalk(Walks):
             more = rows(PieceRow, 2 * len(self.back.pieces))  # no zeros are copied: half of it may never be touched
             more.view(np.ndarray)[: len(self.back.pieces)] = self.back.pieces.view(np.ndarray)
             self.back = self.back._replace(pieces=more)
-        return self.back.pieces, first
+        return rows(PieceRow, self.back.pieces[: int(self.back.walk["pieces"])]), first
 
     def account(self, rename: Callable[[Trail], Trail]) -> tuple[dict[str, int], dict[str, int]]:
         """Parts and services of the path to the last delivery, as in `Why`; its pieces are counted and forgotten."""
@@ -389,13 +426,23 @@ class LoggedWalk(Walks):
             raise AssertionError(f"nothing released task {self.back.walk['task']} at {self.back.walk['time_ps']} ps")
         return status
 
-    def named(self, piece: Any) -> tuple[Trail, I64]:
+    def named(self, piece: Any, times: I64 | int = 1) -> tuple[Trail, I64]:
         """A path with the number of the name of each piece."""
+        kinds, kind = self._kinds(piece)
+        server = self.program.route_server[piece["at"]].astype(np.int64)
+        return in_parts(piece, server, kind, [self._parts_of(one) for one in kinds], times)
+
+    def alike(self, piece: Any) -> I64:
+        """Pieces of one kind, on hops that have the same parts and servers called alike."""
+        kinds, kind = self._kinds(piece)
+        labels = [self.labels.server(int(self.program.hop_server[one % self.program.hop_server.size])) for one in kinds]
+        return classes_of((label, *self._parts_of(one)) for label, one in zip(labels, kinds, strict=True))[kind]
+
+    def _kinds(self, piece: Any) -> tuple[list[int], I64]:
+        """What some pieces are and at which hops, and the number of each of them among these."""
         p = self.program
-        hop = p.route_hop[piece["at"]].astype(np.int64)
-        kinds, kind = unique_rows(piece["what"] * np.int64(p.hop_server.size) + hop)
-        parts = [self._parts_of(one) for one in kinds.tolist()]
-        return in_parts(piece, p.hop_server[hop].astype(np.int64), kind, parts)
+        kinds, kind = unique_rows(piece["what"] * np.int64(p.hop_server.size) + p.route_hop[piece["at"]])
+        return kinds.tolist(), kind
 
     def told(self, piece: Any) -> Trail:
         """Pieces as they are; none of their names tells of what they are but their server and operation."""
@@ -458,7 +505,7 @@ def _state(program: Program, outcome: Outcome, log: Log, once: bool) -> Back:
         join_ps=np.zeros(n_chunks if n_chunks > n_joins else 0, np.int64),
         given_ptr=none, given_ps=np.empty_like(task), given_task=task, given_chunk=chunk,
         found=np.zeros(0 if once else log.start_ps.size + n_chunks, np.int32), seen=np.zeros(n_chunks, np.int32),
-        frames=rows(Frame, n_chunks + 1), pieces=rows(PieceRow, BLOCK // 16 if once else SOME),
+        frames=rows(Frame, n_chunks + 1), pieces=rows(PieceRow, BLOCK // 16 if once else SOME + log.start_ps.size // 8),
         task_operation=np.zeros(0, np.int32), operation_class=none, at_class=none,
     )
     backward.prepare(program, back)

@@ -1,6 +1,6 @@
 """When the operations of a job ran on each NPU, and what of the communication its computations had to wait for."""
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -12,14 +12,14 @@ from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.lower.nics import STREAMS
 from sim.lower.rotor import Turns, in_turns, turns_of
-from sim.program import I64, unique_rows
+from sim.program import I32, I64, unique_rows
 from sim.program.columns import counted, services_ps
 from sim.program.contract import NEVER_PS
 from sim.program.outcome import Outcome
 from sim.why.backward import MEETS, NONE
 from sim.why.exposed import Gaps, Interval, fill_gaps, find_gaps, unite
 from sim.why.faulty_path import MOVED, RESENT, walk_of
-from sim.why.path import REPAIR, Account, Labels, LoggedWalk, Piece, Trail, Waits, Walks, Why
+from sim.why.path import REPAIR, Account, Labels, LoggedWalk, Piece, Trail, Waits, Walks, Why, classes_of
 from topologies.checks import choice
 from topologies.core.paths import distinct_of, ranges
 from topologies.process import few_searches
@@ -66,14 +66,18 @@ class Names:
 
         `classes`: of the operations, (n,); pieces of operations of one class are called alike.
         """
-        of_task, server = self.lowered.task_operation, self.server_class[trail.server]
-        operation = classes[of_task[np.minimum(trail.task, of_task.size - 1)]]
-        operation[trail.task >= of_task.size] = classes.size  # what faults have added
-        named = trail.name.astype(np.int64) * self.server_class.size + server
-        kinds, kind = unique_rows(named * (classes.size + 1) + operation)
+        named = trail.name.astype(np.int64) * self.server_class.size + self.server_class[trail.server]
+        kinds, kind = unique_rows(named * (classes.size + 1) + self.class_of(trail.task, classes))
         some = np.zeros(kinds.size, np.int64)
         some[kind] = np.arange(kind.size)
         return trail.at(some).listed(walks.names), kind
+
+    def class_of(self, task: I32 | I64, classes: I64) -> I64:
+        """Of the operation of each task; one more of those that faults have added."""
+        of_task = self.lowered.task_operation
+        operation: I64 = classes[of_task[np.minimum(task, of_task.size - 1)]]
+        operation[task >= of_task.size] = classes.size
+        return operation
 
     def name(self, piece: Piece, by: str = "dimension") -> str:
         """Of a piece by its dimension, operation, kind or tenant; a late start whichever task waits for it."""
@@ -135,13 +139,6 @@ class Names:
             of_link = int(topology.latency_ps[link] + topology.hop_latency_ps[topology.dst[link]])
             endpoint = int(program.hop_latency_ps[hop]) - of_link if program.hop_last[hop] else 0
         return [("hop processing", int(topology.hop_latency_ps[topology.dst[link]])), ("endpoint", endpoint)]
-
-
-def classes_of(values: Iterable[Hashable]) -> I64:
-    """The number of each value, (n,): equal ones have one."""
-    every = list(values)
-    number = {value: at for at, value in enumerate(dict.fromkeys(every))}
-    return np.fromiter(map(number.__getitem__, every), np.int64, len(every))
 
 
 BY = ("dimension", "operation", "kind", "tenant")
@@ -448,8 +445,9 @@ class Spans:
 
 def _rows_of(lowered: Lowered, outcome: Outcome) -> _Rows:
     """All spans, operation by operation."""
-    operation, rank, task = lowered.end_task.rows()
-    begin = lowered.begin_task.tasks(lowered.end_task.counts())  # of the same ranks
+    n = lowered.end_task.counts()
+    operation, rank, task = lowered.end_task.rows(n)
+    begin = lowered.begin_task.tasks(n)  # of the same ranks
     start_ps = np.where(begin == task, outcome.start_ps[begin], outcome.finish_ps[begin])
     return _Rows(operation, rank, start_ps, outcome.finish_ps[task], task)
 

@@ -40,9 +40,9 @@ def test_the_core_runs_without_any_extra(tmp_path: Path) -> None:
         "judge measured.json --topology switch:8 --algorithms ring,direct",
         "train --topology RI(4)_FC(4) --workload resnet-50 --samples 32 --peak 312 --efficiency 0.5",
         "compare --library nccl --machine dgx-h100:2 -b 1M -e 8M", "validate --topology torus:4x4 --algorithm swing",
-        "bound --topology torus:4x4",
+        "bound --topology torus:4x4", "bound --topology random-regular:16x4",
     ], tmp_path)
-    assert codes == ["0"] * 7, said
+    assert codes == ["0"] * 8, said
 
 
 FULL = pytest.mark.full
@@ -50,7 +50,7 @@ FULL = pytest.mark.full
 
 @pytest.mark.table
 @pytest.mark.parametrize(("name", "line"), [
-    ("networkx", "compare --topology random-regular:16x4 -b 1K"),
+    ("networkx", "compare --topology net.graphml --algorithm ring -b 1K"),
     pytest.param("simpy", "compare --topology ring:4 --algorithm ring -b 1K --engine reference", marks=FULL),
     pytest.param("rustworkx", "topoopt --workload VGG16 --servers 8 --degree 2", marks=FULL),
     pytest.param("clarabel", "optimize --network RI(4)_SW(4) --workload resnet-50 --budget 100GB/s", marks=FULL),
@@ -59,6 +59,7 @@ FULL = pytest.mark.full
 ])
 def test_what_needs_an_extra_names_it_in_one_line(name: str, line: str, tmp_path: Path) -> None:
     (tmp_path / "sweep.toml").write_text('[topology]\nspec = "ring:4"\n[collective]\nalgorithms = ["ring"]\n')
+    (tmp_path / "net.graphml").write_text('<graphml><graph edgedefault="directed"/></graphml>')
     codes, said = without([name], [line], tmp_path)
     assert codes == ["2"], said
     assert f"weft[{EXTRAS[name]}]" in said and said.count("\n") == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -203,3 +205,25 @@ def test_the_path_of_a_long_run_is_walked_once_more_where_it_is_asked_for(monkey
         long = result.why(by)
         assert list(long.parts.items()) == list(why.parts.items()) and str(long) == str(why)
         assert "trail" not in vars(long) and long == why and "trail" in vars(long)
+
+
+@settings(max_examples=100, deadline=None)
+@given(programs(), st.integers(1, 4), st.booleans())
+def test_pieces_taken_together_have_the_parts_of_each(program: Program, groups: int, alike: bool) -> None:
+    """Summed by group, name and class of server, where many servers are of one class, or each is of its own."""
+    labels = Labels(lambda server: f"class {server % 2}", lambda hop: [("wire", 1)] * (hop % 2)) if alike else PLAIN
+    try:
+        walk = walk_of(program, run(program, log=True), labels)
+    except Deadlock:
+        return
+    piece, _ = walk.followed(walk.end())
+    group = np.arange(piece.size) % groups
+
+    def summed(trail: Trail, groups_of: np.ndarray) -> Counter[tuple[int, int, str]]:
+        total = Counter[tuple[int, int, str]]()
+        for of, name, server, ps in zip(groups_of, trail.name, trail.server, trail.length_ps, strict=True):
+            total[int(of), int(name), labels.server(int(server)) if server >= 0 else ""] += int(ps)
+        return total
+
+    each, source = walk.named(piece)
+    assert summed(*walk.together(piece, group)) == summed(each, group[source])
