@@ -32,7 +32,7 @@ class _Bytes(NamedTuple):
     transfer: tuple[int, int] = 90, 42  # where tables are sorted, and where they are laid out slot by slot
     wait: tuple[int, int] = 34, 14  # of a transfer for another
     kept: tuple[int, int] = 60, 15  # of a transfer, where they are few; slots that wait have no rows
-    route: tuple[int, int] = 130, 70
+    route: tuple[int, int] = 120, 70
     hop: int = 4
     hop_found: int = 9  # while routes are looked for
     apart: tuple[int, int] = 52, 12  # more of a wait, where ports of a rank wait for each other
