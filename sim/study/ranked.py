@@ -1,7 +1,6 @@
 """All points of a comparison, or of each size those that may be among its two fastest; and the ranges that decide."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import as_completed
 from contextlib import contextmanager, suppress
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import compress
@@ -109,9 +108,10 @@ def _calls(workers: int, most: int, progress: Callable[[Progress], None] | None)
     if workers == 1 or most < 2:
         yield lambda call, parts: (call(*part, progress=progress) for part in parts)
         return
+    done_first = later("concurrent.futures:as_completed")  # as every process, only of several
     with later("sim.study.processes:processes")(min(workers, most)) as pool:
         yield lambda call, parts: (
-            one.result() for one in as_completed([pool.submit(_listed, call, part) for part in parts])
+            one.result() for one in done_first([pool.submit(_listed, call, part) for part in parts])
         )
 
 
