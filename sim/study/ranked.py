@@ -161,8 +161,8 @@ class Floor(NamedTuple):
         More bytes take no less time; and a block of a k-th of the bytes has at least a k-th of the block, so that
         every server has at least a k-th of its work.
         """
-        times = -(-self.largest_bytes // max(size_bytes, 1))
-        return max(self.least_ps, self.load_ps // max(times, 1))
+        share_ps = self.load_ps // max(1, -(-self.largest_bytes // size_bytes)) if size_bytes else 0
+        return max(self.least_ps, share_ps)
 
 
 def least_floors(sizes: Sequence[Sequence[Task]]) -> dict[str, Floor]:
