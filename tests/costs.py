@@ -19,7 +19,7 @@ COSTS = Path(__file__).with_name("costs.txt")
 LISTED = 0.25
 """Seconds; what takes less is not listed."""
 
-DEAREST = 3
+DEAREST = 3.5
 """A case of more than so many shares of a function is left to the rest."""
 
 

@@ -109,7 +109,7 @@ def test_no_table_is_left_out_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "cost", "cases"), [(1, 0.03125, 32), (1, 1, 1), (1, 1.01, 1), (1, 3, 1), (1, 3.01, 0), (2, 0.9, 2)]
+    ("seconds", "cost", "cases"), [(1, 0.03125, 32), (1, 1, 1), (1, 1.01, 1), (1, 3, 1), (1, 3.51, 0), (2, 0.9, 2)]
 )
 def test_a_function_runs_what_its_seconds_pay_for(seconds: float, cost: float, cases: int) -> None:
     assert affordable(seconds, cost) == cases

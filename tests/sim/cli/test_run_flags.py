@@ -71,9 +71,9 @@ def test_each_flag_reaches_every_run(
     checked: list[Any] = []
     to_end, conserve = engine.advance_to_end, healthy._conservation
 
-    def ended(one: Any, max_events: Any = None, progress: Any = None) -> Any:
+    def ended(one: Any, max_events: Any = None, *others: Any) -> Any:
         seen.append(max_events)
-        return to_end(one, max_events, progress)
+        return to_end(one, max_events, *others)
 
     def certified(program: Any, outcome: Any) -> None:
         checked.append(program)
