@@ -164,6 +164,10 @@ def compute(spec: Spec, names: Sequence[str], arguments: argparse.Namespace, eve
                 tell(task, f"at least {format_time(floor_ps)}")
 
             compute_all(tasks, arguments.workers, ended, steps.within, never, None if every else left, found.rows)
+            order = {(task.size_bytes, called(task.algorithm)): at for at, task in enumerate(tasks)}  # of any workers
+            for point, floor_ps in sorted(found.at_least.items(), key=lambda one: order[one[0]]):
+                del found.at_least[point]
+                found.at_least[point] = floor_ps
     except WeftError as stopped:
         if not found.rows or not isinstance(stopped.__context__, KeyboardInterrupt):  # the limit of --max-events
             raise

@@ -109,12 +109,12 @@ def as_typed(message: str, given: argparse.Namespace) -> str:
     >>> as_typed("nic_engines is 0: give more", argparse.Namespace(**{"model.nic_engines": 0}))
     '--nic-engines is 0: give more'
     """
-    begins = re.match(r"(?:\[(\w+)\] |(\w+)\.)?([a-z]+(?:_[a-z]+)*) (is )?", message)
-    if begins is None or not (begins[1] or begins[2] or begins[4] or "_" in begins[3]):
+    begins = re.match(r"(?:\[(\w+)\] |(\w+)\.)?([a-z]+(?:[_ ][a-z]+)*?) (is |(?='|-?\d))?", message)
+    if begins is None or not (begins[1] or begins[2] or begins[4] is not None or "_" in begins[3]):
         return message
     for dest, value in vars(given).items():
         section, dot, key = dest.partition(".")
-        if dot and key == begins[3] and value is not None and section == (begins[1] or begins[2] or section):
+        if dot and key == begins[3].replace(" ", "_") and value is not None and section == (begins[1] or begins[2] or section):
             return f"{flags_of(keys_of(section)[key])[0]} {message[begins.end(3) + 1:]}"
     return message
 

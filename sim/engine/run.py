@@ -189,8 +189,9 @@ def advance_to_end(
     total = one.program.chunk_hops()
     most = total if one.program.is_healthy else FOREVER_PS
     budget = most + 1 if max_events is None else max_events
+    until_ps = FOREVER_PS if one.program.delivers_heads else limit_ps  # heads are there before the run has ended
     try:
-        while not one.advance(some := min(budget - (before := one.events), SLICE_EVENTS), limit_ps):
+        while not one.advance(some := min(budget - (before := one.events), SLICE_EVENTS), until_ps):
             if one.events >= budget:
                 raise Stopped(f"stopped at the limit of {budget:,} services, at {_reached(one, total)}")
             if one.events < before + some:

@@ -21,6 +21,7 @@ from sim.how import AS_USUAL, How
 from sim.lower.capacity import check_capacity, least_ranks
 from sim.lower.job import lower
 from sim.optimizer.circuits import PLANNED, planned
+from sim.program.contract import Program
 from sim.program.flows import check_flows
 from sim.program.model import Model
 from sim.program.outcome import Deadlock, Outrun
@@ -66,7 +67,7 @@ def choose(
     with suppress(Outrun):
         best = run(schedule, model, worth_ps)
         worth_ps, lowered = _worth_ps(best), best.lowered
-    load_ps, _ = busy_and_path_ps(lowered.program)  # of any number of chunks, but for headers and the last chunk
+    load_ps = _load_ps(lowered.program)
     chunks, services = model.chunks or 1, lowered.program.chunk_hops()
     left, ran = max(TRIAL_SERVICES, 2 * services), {(model.discipline, services)}
     for later, trial in enumerate(trials, 1 - len(trials)):
@@ -88,13 +89,18 @@ def choose(
         except Outrun:
             pass
         else:
-            worth_ps, load_ps = _worth_ps(best), busy_and_path_ps(best.program)[0]
+            worth_ps, load_ps = _worth_ps(best), _load_ps(best.program)
             chunks, services = trial.chunks or 1, best.events
         left -= cut[1]
         ran.add(cut)
     if best is None:
         raise Outrun(limit_ps)
     return best
+
+
+def _load_ps(program: Program) -> int:
+    """What any number of chunks takes, but for headers; 0 of heads, whose last chunks do not count, small or large."""
+    return 0 if program.delivers_heads else busy_and_path_ps(program)[0]
 
 
 def _far_beyond(limit_ps: int, trials: int) -> int:

@@ -24,12 +24,22 @@ from sim.how import How
 from sim.lower.capacity import check_capacity
 from sim.lower.credits import NoRoom
 from sim.lower.job import lower
+from sim.lower.lowered import Lowered
 from sim.optimizer.circuits import PLANNED, on_circuits, other_circuits, planned
 from sim.program.model import Model
 from sim.program.outcome import Progress
 from sim.result import Result
 from sim.simulation import check_limits, simulate
-from sim.study.choice import BestForm, best_form, choose, floor_of_all, ready_forms, switched_form, unchunked_load_ps
+from sim.study.choice import (
+    BestForm,
+    best_form,
+    choose,
+    fitting,
+    floor_of_all,
+    ready_forms,
+    switched_form,
+    unchunked_load_ps,
+)
 from sim.study.spec import Spec
 from sim.study.workload_keys import designs
 from sim.why.spread import RUNS, Spread, spread
@@ -137,6 +147,12 @@ def may_have_range(task: Task, row: Row) -> bool:
     unsaid = task.spread is None and row["spread_low_s"] is None
     return (unsaid and task.spec.engine == "chunk" and task.spec.build_faults() is None
             and RUNS * row["events"] <= SPREAD_SERVICES)
+
+
+def may_be_perturbed(task: Task, services: int) -> bool:
+    """Whether a point may have a range in the end, of so many services before chunks are chosen."""
+    least = services // (task.spec.build_model().chunks or 1)
+    return bool(task.spread) or (task.spread is None and RUNS * least <= SPREAD_SERVICES)
 
 
 def with_range(task: Task, row: Row) -> Row:
@@ -248,13 +264,18 @@ def least_load_ps(spec: Spec, schedules: Iterable[Schedule]) -> int:
 
 def services_of(spec: Spec, schedules: Iterable[Schedule]) -> int:
     """Services of the form that has the fewest, with the chunks before any are chosen."""
-    model = spec.build_model()
-    return min(lower(one, model, spec.symmetry).program.chunk_hops() for one in schedules)
+    return min(_lowered(spec, one).program.chunk_hops() for one in schedules)
 
 
 def estimated_ps(spec: Spec, schedules: Iterable[Schedule]) -> int:
     """About what the best of the forms of a point takes, with the chunks before any are chosen; no bound."""
-    return min(estimate_ps(lower(one, spec.build_model(), spec.symmetry)) for one in schedules)
+    return min(estimate_ps(_lowered(spec, one)) for one in schedules)
+
+
+def _lowered(spec: Spec, schedule: Schedule) -> Lowered:
+    """With the chunks before any are chosen, or as many more as the buffers of links need."""
+    model = spec.build_model()
+    return lower(schedule, fitting(schedule, model, spec.symmetry) if spec.chooses else model, spec.symmetry)
 
 
 def _floor_ps(spec: Spec, schedule: Schedule) -> int:

@@ -7,6 +7,7 @@ from itertools import compress
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from collectives import ALGORITHMS
+from collectives.core.proof import ScheduleError
 from sim.engine.run import FOREVER_PS, Known, known_again
 from sim.lower.credits import NoRoom
 from sim.program.outcome import Deadlock, Outrun, Progress
@@ -18,6 +19,7 @@ from sim.study.points import (
     estimated_ps,
     floor_ps,
     least_load_ps,
+    may_be_perturbed,
     may_have_range,
     ready_point,
     row_of,
@@ -122,7 +124,7 @@ def _listed(call: Callable[..., Iterable[tuple[Task, Found]]], part: tuple[Any, 
 def _point(task: Task, progress: Callable[[Progress], None] | None = None) -> Iterator[tuple[Task, Found]]:
     try:
         yield task, row_of(task, simulate_ready(task, *ready_point(task), progress))
-    except (Deadlock, NoRoom) as wrong:
+    except (Deadlock, NoRoom, ScheduleError) as wrong:
         yield task, wrong
 
 
@@ -190,7 +192,8 @@ def _fastest(
     """The points of one size, those that are expected to be the fastest first: rows, why there is none, or bounds.
 
     What takes long comes last, and only where there are fewer than two rows. A run ends where it takes longer than two
-    others. A row comes once more where it has a range. `floors`: of `least_floors`.
+    others, and is not near the fastest or has no range. A row comes once more where it has a range. `floors`: of
+    `least_floors`.
     """
     rows: dict[Task, Row] = {}
     known = [floors.get(task.algorithm, Floor()).at(task.size_bytes) for task in tasks]
@@ -208,12 +211,13 @@ def _fastest(
                 heappush(waiting, _looked_at(task, one))
             else:
                 assert one.forms is not None
+                limit_ps = max(most_ps, _near_ps(rows.values())) if one.may_tie else most_ps
                 with known_again(runs):
-                    rows[task] = row_of(task, simulate_ready(task, *one.forms, progress, most_ps))
+                    rows[task] = row_of(task, simulate_ready(task, *one.forms, progress, limit_ps))
                 yield task, rows[task]
         except Outrun as outrun:
             left.append(one._replace(floor_ps=outrun.limit_ps + 1))
-        except (Deadlock, NoRoom) as wrong:
+        except (Deadlock, NoRoom, ScheduleError) as wrong:
             yield task, wrong
         if not waiting:
             for task in near_the_fastest(tasks, rows):
@@ -233,6 +237,7 @@ class _Waiting(NamedTuple):
     floor_ps: int = 0
     forms: Forms | None = None  # once they have been built
     is_estimated: bool = False
+    may_tie: bool = False  # whether it may have a range, which may overlap that of the fastest
 
 
 def _looked_at(task: Task, one: _Waiting) -> _Waiting:
@@ -243,15 +248,25 @@ def _looked_at(task: Task, one: _Waiting) -> _Waiting:
     forms = ready_point(task)
     schedules = forms[0].values()
     floor = max(one.floor_ps, floor_ps(task.spec, schedules))
-    return _Waiting(services_of(task.spec, schedules) > LONG_SERVICES, floor, one.at, floor, forms)
+    services = services_of(task.spec, schedules)
+    may_tie = may_be_perturbed(task, services)
+    return _Waiting(services > LONG_SERVICES, floor, one.at, floor, forms, may_tie=may_tie)
 
 
 def _most_ps(rows: Collection[Row]) -> int:
     """What the second fastest takes, or the fastest at the end of its range, but for what perturbations may save."""
     if len(rows) < 2:
         return FOREVER_PS
-    first, second = nsmallest(2, rows, key=lambda row: float(row["time_s"]))
-    return int(max(float(second["time_s"]), float(first["spread_high_s"] or 0)) * PS_PER_S / (1 - 2 * SHARE))
+    first_s, second_s = nsmallest(2, (float(row["time_s"]) for row in rows))
+    high_s = max(float(row["spread_high_s"] or 0) for row in rows if float(row["time_s"]) == first_s)
+    return int(max(second_s, high_s) * PS_PER_S / (1 - 2 * SHARE))
+
+
+def _near_ps(rows: Collection[Row]) -> int:
+    """What is near the fastest; see `near_the_fastest`."""
+    if len(rows) < 2:
+        return FOREVER_PS
+    return int(NEAR * min(float(row["time_s"]) for row in rows) * PS_PER_S) + 1
 
 
 def _let_in(left: Sequence[_Waiting], rows: Collection[Row]) -> tuple[list[_Waiting], list[_Waiting]]:
