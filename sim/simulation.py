@@ -80,7 +80,7 @@ def simulate(
     faults : FaultPlan, optional
         What goes wrong on the way. The healthy run is done too: the result reports what the faults cost.
     limit_ps : int, optional
-        Give up where it takes longer than this; of the chunk engine, without faults.
+        Give up where it takes longer than this; of the chunk engine, without faults, on circuits that stay.
     **options : ModelOptions
         Of the model, as people write them: sizes "64KiB" or bytes, times "500ns", rates "400Gb/s"; listed below.
 

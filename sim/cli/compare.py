@@ -164,15 +164,12 @@ def compute(spec: Spec, names: Sequence[str], arguments: argparse.Namespace, eve
                 tell(task, f"at least {format_time(floor_ps)}")
 
             compute_all(tasks, arguments.workers, ended, steps.within, never, None if every else left, found.rows)
-            order = {(task.size_bytes, called(task.algorithm)): at for at, task in enumerate(tasks)}  # of any workers
-            for point, floor_ps in sorted(found.at_least.items(), key=lambda one: order[one[0]]):
-                del found.at_least[point]
-                found.at_least[point] = floor_ps
     except WeftError as stopped:
         if not found.rows or not isinstance(stopped.__context__, KeyboardInterrupt):  # the limit of --max-events
             raise
-        return found._replace(interrupt=stopped.__context__)
-    return found
+        found = found._replace(interrupt=stopped.__context__)
+    points = [(task.size_bytes, called(task.algorithm)) for task in tasks]  # in one order, whoever was first
+    return found._replace(at_least={point: found.at_least[point] for point in points if point in found.at_least})
 
 
 def never_end(stuck: Stuck, names: Sequence[str], sizes_bytes: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:

@@ -112,9 +112,10 @@ def as_typed(message: str, given: argparse.Namespace) -> str:
     begins = re.match(r"(?:\[(\w+)\] |(\w+)\.)?([a-z]+(?:[_ ][a-z]+)*?) (is |(?='|-?\d))?", message)
     if begins is None or not (begins[1] or begins[2] or begins[4] is not None or "_" in begins[3]):
         return message
+    named, of = begins[3].replace(" ", "_"), begins[1] or begins[2]
     for dest, value in vars(given).items():
         section, dot, key = dest.partition(".")
-        if dot and key == begins[3].replace(" ", "_") and value is not None and section == (begins[1] or begins[2] or section):
+        if dot and key == named and value is not None and section == (of or section):
             return f"{flags_of(keys_of(section)[key])[0]} {message[begins.end(3) + 1:]}"
     return message
 

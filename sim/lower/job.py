@@ -236,7 +236,7 @@ class _Lowering:
     def _add_transfers(self, number: int, operation: Operation, template: Template) -> None:
         shape, n_ranks, n_tasks = template.shape, template.ranks.size, template.tie.size
         there = begin = self._add_joins(number, template.ranks) if self.alone is None else self.n_tasks
-        if operation.together:
+        if operation.together and self.alone is None:  # alone, all begin at once
             there = self._meeting(number, template.ranks, begin)
         self._wait(operation, template.ranks, there)
         first = self._add_tasks(n_tasks, self._block(operation, template)._replace(

@@ -150,7 +150,7 @@ def may_have_range(task: Task, row: Row) -> bool:
 
 
 def may_be_perturbed(task: Task, services: int) -> bool:
-    """Whether a point may have a range in the end, of so many services before chunks are chosen."""
+    """Whether a point with this many services, before its chunks are chosen, may end up with a range."""
     least = services // (task.spec.build_model().chunks or 1)
     return bool(task.spread) or (task.spread is None and RUNS * least <= SPREAD_SERVICES)
 
@@ -252,7 +252,7 @@ def floor_ps(spec: Spec, schedules: Iterable[Schedule], *, static: bool = False)
 
 
 def least_load_ps(spec: Spec, schedules: Iterable[Schedule]) -> int:
-    """The work of the busiest server in the best of the forms of a point, whatever chunks are chosen for it.
+    """Work of the busiest server in the best form of a point, for any choice of chunks.
 
     Less what services are rounded up; 0 where blocks are unequal, or circuits may change.
     """
@@ -268,7 +268,7 @@ def services_of(spec: Spec, schedules: Iterable[Schedule]) -> int:
 
 
 def estimated_ps(spec: Spec, schedules: Iterable[Schedule]) -> int:
-    """About what the best of the forms of a point takes, with the chunks before any are chosen; no bound."""
+    """Estimated time of the best form of a point with its default chunks; not a bound."""
     return min(estimate_ps(_lowered(spec, one)) for one in schedules)
 
 

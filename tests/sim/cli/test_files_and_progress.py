@@ -129,7 +129,7 @@ def test_a_stream_that_is_closed_costs_no_file_and_no_traceback(
 
 def test_more_perturbed_runs_than_anyone_needs_are_refused_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "--topology", "ring:4", "-b", "1K", "--algorithms", "ring", "--spread", "10000"]) == 2
-    said = "weft compare: spread 10000 is not a number of perturbed runs from 0 to 1000\n"
+    said = "weft compare: --spread 10000 is not a number of perturbed runs from 0 to 1000\n"
     assert capsys.readouterr().err == said
 
 

@@ -63,6 +63,14 @@ def test_nothing_but_joins_is_left_out(job: Job, options: dict[str, object]) -> 
     assert time_ps(job, **options) == simulate(job, **options).time_ps
 
 
+@pytest.mark.parametrize("spec", ["ring:3", "switch:5"])
+def test_of_one_operation_all_ranks_begin_at_once(spec: str) -> None:
+    job, apart = Job(from_spec(spec)), Job(from_spec(spec))
+    for one, together in ((job, True), (apart, False)):
+        one.collective("0", direct.all_reduce(one.topology, 600), together=together)
+    assert run(lower(job, joins=True).program).makespan_ps == simulate(apart).time_ps
+
+
 @pytest.mark.compiled
 @pytest.mark.parametrize(("kind", "n"), [("DLRM", 16), ("DLRM", 12), ("CANDLE", 9), ("BERT", 8)])
 def test_iterations(kind: str, n: int) -> None:
