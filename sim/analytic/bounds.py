@@ -123,12 +123,13 @@ def _wire_bound_ps(schedule: Schedule, ends: "_EndsOf") -> int:
     share = size * (n - 1) / n
     if schedule.kind.rooted:
         root, others = ends(schedule.pattern.root)
-        seconds = {
-            "broadcast": max(size / others.into, size / root.out_of),
-            "reduce": max(size / root.into, size / others.out_of),
-            "gather": max(share / root.into, share / (n - 1) / others.out_of),
-            "scatter": max(share / root.out_of, share / (n - 1) / others.into),
-        }[schedule.kind.name]
+        with np.errstate(divide="ignore"):  # of other kinds: circuits of a broadcast may lead out of its root alone
+            seconds = {
+                "broadcast": max(size / others.into, size / root.out_of),
+                "reduce": max(size / root.into, size / others.out_of),
+                "gather": max(share / root.into, share / (n - 1) / others.out_of),
+                "scatter": max(share / root.out_of, share / (n - 1) / others.into),
+            }[schedule.kind.name]
     else:
         least, all_Bps = ends(None)
         all_groups = 0 if schedule.pattern.in_switches else 2 * (p - p // n) * size
