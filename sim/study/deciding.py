@@ -195,18 +195,23 @@ TOO_WIDE = 0.05
 def cures(spec: Spec, rows: Sequence[Row]) -> list[str]:
     """A line for each algorithm with a wider range than that, of its widest: the first flag that narrows it to that.
 
-    Where it is the fastest, or tied. A flag that makes it slower than its range is none.
+    Where it is the fastest, or tied. A flag that makes it slower than its range is none. Those of the same time and
+    range at the same size have one line, whose flag is of the first.
     """
     by_size: dict[int, list[Row]] = {}
     for row in sorted(rows, key=lambda row: float(row["time_s"])):
         by_size.setdefault(row["size_bytes"], []).append(row)
     first = [row for here in by_size.values() for row in here if row is here[0] or row["algorithm"] in tied_with(here)]
     widest = {row["algorithm"]: row for row in sorted(first, key=width_of) if width_of(row) > TOO_WIDE}
-    return [_cure(spec, row) for row in widest.values()]
+    alike: dict[tuple[int, str], list[Row]] = {}
+    for row in widest.values():
+        alike.setdefault((row["size_bytes"], _told(row)), []).append(row)
+    return [_cure(spec, *some) for some in alike.values()]
 
 
-def _cure(spec: Spec, row: Row) -> str:
-    where = f"{row['algorithm']} at {format_size(row['size_bytes'])} takes {_told(row)}"
+def _cure(spec: Spec, row: Row, *same: Row) -> str:
+    others = f" (so {'do' if len(same) > 1 else 'does'} {', '.join(other['algorithm'] for other in same)})" * bool(same)
+    where = f"{row['algorithm']} at {format_size(row['size_bytes'])} takes {_told(row)}{others}"
     name = {called(one): one for one in spec.algorithms}[row["algorithm"]]
     left = SPREAD_SERVICES
     for flag, key, value in _candidates(row):
