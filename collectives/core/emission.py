@@ -237,10 +237,14 @@ class Emission:
 
     def first(self, ranks: npt.NDArray[np.integer]) -> Transfers:
         """The transfers of some sources; of few sources all are emitted at once, unless they are many."""
+        self._freeze_few()
+        return self(ranks)
+
+    def _freeze_few(self) -> None:
+        """Emit the transfers of every source, of few sources, unless they are many or something is wrong with them."""
         if self._kept is None and self._n_sources <= FEW_SOURCES:
             with suppress(WeftError), rows_at_most(FEW_TRANSFERS):
                 self.freeze()
-        return self(ranks)
 
     @contextmanager
     def at_hand(self, most: int) -> Iterator[None]:
@@ -302,6 +306,7 @@ class Emission:
 
     def kept(self) -> tuple[Transfers, int]:
         """The transfers that serve whoever asks again, and of how many sources they are (0: one has too many)."""
+        self._freeze_few()
         if self._kept is None and self.sample().n > MOST_KEPT:
             return take(self.sample().some, np.zeros(0, np.int64)), 0
         if self._kept is None:

@@ -9,7 +9,7 @@ from collectives.registry import REDUCING
 from sim.how import How
 from sim.program.model_options import DEFAULT_CHUNKS, LEFT_OPEN
 from sim.program.outcome import Deadlock
-from sim.study.points import SPREAD_SERVICES, Task, compute, numbers_of_trees, simulate_point
+from sim.study.points import SPREAD_SERVICES, Task, compute, numbers_of_trees, simulate_point, topology_of
 from sim.study.spec import Spec
 from sim.study.tables import Row, range_words, tied_with, time_text, width_of
 from sim.why.spread import RUNS
@@ -213,9 +213,10 @@ def _cure(spec: Spec, row: Row, *same: Row) -> str:
     others = f" (so {'do' if len(same) > 1 else 'does'} {', '.join(other['algorithm'] for other in same)})" * bool(same)
     where = f"{row['algorithm']} at {format_size(row['size_bytes'])} takes {_told(row)}{others}"
     name = {called(one): one for one in spec.algorithms}[row["algorithm"]]
-    left = SPREAD_SERVICES
+    left, optics = SPREAD_SERVICES, topology_of(spec).optics
+    is_planned = optics is not None and not optics.dwell_ps  # anew with each flag, which takes hundreds of runs
     for flag, key, value in _candidates(row):
-        if (left := left - (RUNS + 1) * row["events"]) < 0:
+        if (left := left - (RUNS + 1) * row["events"]) < 0 or is_planned:
             return f"{where}, an accident; what narrows it was not tried, for it takes long ({flag})"
         try:
             other = compute(Task(spec.updated({"model": {key: value}}), name, row["size_bytes"], spread=RUNS))

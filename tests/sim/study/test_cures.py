@@ -72,14 +72,17 @@ def test_the_first_flag_that_narrows_a_range_is_named(
 def test_what_is_told_alike_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Times and ranges at one size that read the same have one line; one that reads otherwise has its own."""
     monkeypatch.setattr(deciding, "compute", lambda task: row(0.9, 1.1))
-    spec = Spec().updated({"topology": {"spec": "torus:4x4"}, "collective": {"algorithms": ("swing", "ring", "bucket")}})
+    names = "swing", "ring", "bucket"
+    spec = Spec().updated({"topology": {"spec": "torus:4x4"}, "collective": {"algorithms": names}})
     others = [row(0.9, 1.1, name="ring"), row(0.9, 1.2, name="bucket")]
     first, second = deciding.cures(spec, [row(0.9, 1.1), *others])
     assert first.startswith(f"swing at 1 KiB takes 1 us{range_words(others[0])} (so does ring), an accident")
     assert second.startswith(f"bucket at 1 KiB takes 1 us{range_words(others[1])}, an accident")
 
 
-def test_what_takes_long_is_said_to_be_untried() -> None:
-    spec = Spec().updated({"collective": {"algorithms": ("swing",)}})
-    (line,) = deciding.cures(spec, [row(0.9, 1.1) | {"events": 10**7}])
+@pytest.mark.parametrize(("fabric", "services"), [("torus:4x4", 10**7), ("ocs:5x2", 10)])
+def test_what_takes_long_is_said_to_be_untried(fabric: str, services: int) -> None:
+    """Many services, or circuits that would be planned anew."""
+    spec = Spec().updated({"topology": {"spec": fabric}, "collective": {"algorithms": ("swing",)}})
+    (line,) = deciding.cures(spec, [row(0.9, 1.1) | {"events": services}])
     assert "was not tried, for it takes long (--rank-progress all)" in line
