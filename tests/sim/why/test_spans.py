@@ -97,7 +97,10 @@ def test_what_an_npu_waits_for_is_its_own_or_others_communication_or_computation
     assert again.exposed_ps(0) == found
 
 
-@pytest.mark.parametrize("spec", ["ring:2", "ring:5", "torus:3x2", "torus:2x3x2"])
+COMPILED = pytest.mark.compiled  # half a minute without the compiler, whose lines smaller ones show
+
+
+@pytest.mark.parametrize("spec", ["ring:2", "ring:5", "torus:3x2", pytest.param("torus:2x3x2", marks=COMPILED)])
 @pytest.mark.parametrize("forwarding", ["cut-through", "store-and-forward"])
 def test_stretches_of_paths_come_to_what_their_pieces_do(spec: str, forwarding: str) -> None:
     """Piece by piece, and in pieces of one kind and dimension that are written as one."""
@@ -286,8 +289,10 @@ def test_a_schedule_with_joins_has_the_symmetry_that_it_had(symmetry: str, whole
     assert outcome.log is not None and outcome.makespan_ps == run(lowered.program).makespan_ps
 
 
-@pytest.mark.parametrize(("spec", "name"), [("ring:5", "ring"), ("torus:3x2", "swing"), ("switch:7", "direct"),
-                                            ("fat-tree:4", "in-network"), ("torus:4x3", "bucket"), ("ring:2", "ring")])
+@pytest.mark.parametrize(("spec", "name"), [
+    ("ring:5", "ring"), ("torus:3x2", "swing"), pytest.param("switch:7", "direct", marks=COMPILED),
+    ("fat-tree:4", "in-network"), pytest.param("torus:4x3", "bucket", marks=COMPILED), ("ring:2", "ring"),
+])
 def test_spans_of_a_schedule_have_the_draws_of_its_run(spec: str, name: str) -> None:
     """What is drawn for a transfer is drawn by its number, which is the same with joins and without."""
     schedule = build(name, "all-reduce", from_spec(spec), "4099B")

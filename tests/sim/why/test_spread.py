@@ -41,6 +41,7 @@ def test_swing_where_its_ports_collide_is_an_accident_and_bucket_is_not() -> Non
     assert ranges["bucket", "free"] < 0.005 and ranges["swing", "auto"] < 0.005
 
 
+@pytest.mark.compiled  # more than a minute without
 @pytest.mark.parametrize("spec", ["torus:8x2", "torus:6x4", "mesh:6x2"])
 def test_a_range_has_ports_that_go_on_alone_where_ranks_wait_by_default(
     spec: str, capsys: pytest.CaptureFixture[str]
