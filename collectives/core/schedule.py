@@ -40,7 +40,7 @@ class Schedule:
         if self.size_bytes > MOST_BYTES or padded > 2 * MOST_BYTES:
             elements = f" in elements of {self.element_bytes} B" if self.size_bytes <= MOST_BYTES else ""
             raise WeftError(f"size {self.size_bytes} B{elements} is out of range: at most 1 EiB (2^60 B)")
-        weights, p = self.kind.weights, self.pattern.p
+        weights, p = self.kind.weights, self.pattern.group_size
         sums = -(-self.size_bytes * p // self.element_bytes), p * p * -(-self.size_bytes // (p * self.element_bytes))
         if weights is not None and sum(weights) not in sums:  # filled up at the end, or as blocks that are equal
             raise WeftError(f"{self.name}: its pairs have {sum(weights):,} elements, not those of another size")

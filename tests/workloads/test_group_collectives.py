@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import product
 
 import pytest
 
+from collectives import ALGORITHMS
 from collectives.core.placed import placed
 from collectives.registry import build
 from sim import simulate
 from sim.program.model import Model
 from topologies import Topology, WeftError, from_spec, ring, switch, torus
-from workloads.group_collectives import DEFAULTS, GroupCollectives, Named
+from workloads.group_collectives import DEFAULTS, OF_PRODUCTS, GroupCollectives, Named
 from workloads.job import Communicate, Job
 
 KIB = 1024
@@ -31,6 +33,22 @@ def test_a_group_behind_a_switch_takes_what_as_many_ranks_take_alone(kind: str, 
     """Every collective on members that are no product, in any order; the certificate of the run holds."""
     alone = time_ps(switch(len(members)), kind, tuple(range(len(members))))
     assert time_ps(switch(8), kind, members) == alone > 0
+
+
+@pytest.mark.parametrize(("name", "kind"), [
+    (name, kind) for name, one in ALGORITHMS.items() if not one.built_from_rates and not one.reducing
+    for kind in one.functions if name not in (*OF_PRODUCTS, "parameter-server")  # of dimensions; with links of its own
+])
+def test_every_algorithm_takes_in_a_group_what_it_takes_alone(name: str, kind: str) -> None:
+    """Of any of its NPUs, in any order, behind a switch; unequal pairs too. Some admit only even numbers of ranks."""
+    ran = 0
+    for members in [(5, 2), (3, 1, 6), (6, 0, 2, 7)]:
+        with suppress(WeftError):
+            alone = build(name, kind, switch(len(members)), "1000B")
+            in_group = simulate(placed(alone, switch(8), members), chunks=3, check=True)
+            assert in_group.time_ps == simulate(alone, chunks=3).time_ps > 0
+            ran += 1
+    assert ran
 
 
 def test_a_placed_schedule_is_proved_of_its_members() -> None:
