@@ -34,7 +34,7 @@ MODELS = [
 @given(programs())
 @pytest.mark.parametrize("block", [1, BLOCK])
 def test_bounds_of_random_programs(block: int, program: Program) -> None:
-    """The busiest server and the longest path are never longer than the run, and those of the oracle, also in blocks."""
+    """The busiest server and the longest path are never longer than the run, and those of the oracle, in blocks too."""
     try:
         makespan = run(program).makespan_ps
     except Deadlock:
