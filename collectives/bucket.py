@@ -9,12 +9,13 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from collectives.core.builders import by_wiring, plain
+from collectives.core.carried import OfMany
 from collectives.core.collective import collective
 from collectives.core.grid import NOBODY, Grid, alike, shrink
 from collectives.core.pattern import Pattern, Smaller
@@ -52,13 +53,13 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
                 _add(table, grid, phase, before if together else before[at : at + 1])
         return table.build()
 
-    def blocks_of(source: int, slot: int) -> Sequence[int]:
+    def blocks_of(source: Any, slot: int) -> list[Any]:
         phase = phases[bisect_right(starts, slot) - 1]
         return _blocks(grid, phase, source, slot - phase.slot)
 
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=NAME, n_blocks=max(2 * len(grid.dims), 1) * grid.p,
-        emit=emit, blocks_of=blocks_of, groups=translations(topology),
+        emit=emit, blocks_of=OfMany(blocks_of), groups=translations(topology),
         smaller=Smaller(lambda: _pattern(shrink(topology), kind)),
         progress="any", phases=tuple(row[0].step for row in rows if row),
     )
@@ -111,14 +112,19 @@ def _extent(grid: Grid, dims: Sequence[int]) -> int:
     return math.prod(grid.shape[dim] for dim in dims)
 
 
-def _blocks(grid: Grid, phase: _Phase, source: int, k: int) -> Sequence[int]:
-    """Blocks that match the source in scattered dimensions, and are k (or k + 1) behind it in this one."""
+def _blocks(grid: Grid, phase: _Phase, source: Any, k: int) -> list[Any]:
+    """Blocks that match the source in scattered dimensions, and are k (or k + 1) behind it in this one.
+
+    Of several sources, an array for each block.
+    """
     back = k + (1 if phase.reduces else 0)
-    return _alike(grid, phase.port, phase.done, grid.shift(source, phase.dim, -phase.direction * back))
+    there = grid.shift(source, phase.dim, -phase.direction * back)
+    first = phase.port * grid.p + sum(grid.coordinate(there, dim) * grid.strides[dim] for dim in phase.done)
+    return [first + other for other in _others(grid, phase.done)]
 
 
-@lru_cache(maxsize=4096)
-def _alike(grid: Grid, port: int, dims: tuple[int, ...], rank: int) -> Sequence[int]:
-    """Blocks of a port that share the coordinates of a rank in some dimensions."""
-    blocks: list[int] = (port * grid.p + alike(grid, rank, dims)).tolist()
-    return blocks
+@lru_cache(maxsize=64)
+def _others(grid: Grid, dims: tuple[int, ...]) -> list[int]:
+    """How far the ranks that share some coordinates are behind the first of them."""
+    others: list[int] = alike(grid, 0, dims).tolist()
+    return others

@@ -116,6 +116,11 @@ _HIERARCHICAL_OPTIONS = {
 }
 
 
+@lru_cache(maxsize=256)
+def _parameters(function: Build) -> Mapping[str, Parameter]:
+    return signature(function).parameters
+
+
 def _entry(
     module: ModuleType, help: str, limits: str, bound: Mapping[str, object] | None = None, **more: Any
 ) -> Algorithm:
@@ -126,10 +131,8 @@ def _entry(
     """
     own = {kind: vars(module)[kind.replace("-", "_")] for kind in COLLECTIVES if kind.replace("-", "_") in vars(module)}
     only = vars(module).get("ONLY_FORM", ())
-    forms = {
-        kind: found for kind, one in own.items()
-        if (found := module.FORMS if "form" in signature(one).parameters else only)
-    }
+    taken = {kind: getattr(one, "__annotations__", None) or _parameters(one) for kind, one in own.items()}
+    forms = {kind: found for kind, one in taken.items() if (found := module.FORMS if "form" in one else only)}
     functions = {kind: partial(one, **bound) for kind, one in own.items()} if bound else own
     return Algorithm(
         module.NAME, help, limits, functions, forms, is_long=vars(module).get("is_long", _never), **more
@@ -430,8 +433,3 @@ def _options_of(chosen: Algorithm, kind: str) -> tuple[str, ...]:
     taken = (option for option in chosen.options if any_name or option in parameters)
     more = ("root", COLLECTIVES[kind].rooted), (PAIRS, PAIRS in parameters)
     return (*taken, "element_bytes", *(name for name, there in more if there))
-
-
-@lru_cache(maxsize=256)
-def _parameters(function: Build) -> Mapping[str, Parameter]:
-    return signature(function).parameters

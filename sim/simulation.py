@@ -170,8 +170,9 @@ class _Run:
             try:
                 result = self.healthy(job, model, symmetry)
                 if faults is not None:
-                    result = replace(result, ran=None)  # whose arrays would stay as long as the second run takes
-                    result = self.faulty(result, faults, symmetry)
+                    time_ps, wall_s = result.time_ps, result.wall_s
+                    del result  # whose arrays would stay as long as the second run takes
+                    result = self.faulty(job, model, symmetry, faults, time_ps, wall_s)
             except Deadlock as wrong:
                 stuck = stuck or wrong
                 said.append(f"{other} never ends")
@@ -209,26 +210,30 @@ class _Run:
         )
         return self._checked(result)
 
-    def faulty(self, healthy: Result, plan: FaultPlan, symmetry: str) -> Result:
-        """The same job once more, with faults: all NPUs, or as the faults keep the symmetry."""
+    def faulty(
+        self, job: Job, model: Model, symmetry: str, plan: FaultPlan, healthy_ps: int, healthy_wall_s: float
+    ) -> Result:
+        """A job once more, with faults: all NPUs, or as the faults keep the symmetry."""
         if self.engine == "analytic":
             raise WeftError("the analytic engine knows no faults: choose the chunk or the reference engine")
         started = perf_counter()
-        marks = marks_of(healthy.job.topology, plan) if symmetry == "auto" else None
+        marks = marks_of(job.topology, plan) if symmetry == "auto" else None
         as_kept = "off" if marks is None else "auto"
-        lowered = lower(healthy.job, healthy.model, as_kept, marks=marks)
         try:
-            lowered, outcome = in_turns(lowered, partial(self._outcome, log=self.log or self.engine == "fluid"),
-                                        lambda one, turns: add_faults(one, plan, turns))
+            lowered, outcome = in_turns(
+                lower(job, model, as_kept, marks=marks), partial(self._outcome, log=self.log or self.engine == "fluid"),
+                lambda one, turns: add_faults(one, plan, turns),
+            )
         except Deadlock as stuck:
+            lowered = lower(job, model, as_kept, marks=marks)
             if not lowered.is_whole:
-                return self.faulty(healthy, plan, "off")  # which names all that wait
+                return self.faulty(job, model, "off", plan, healthy_ps, healthy_wall_s)  # which names all that wait
             faulty = add_faults(lowered, plan)
             raise named_deadlock(stuck, faulty, task_names(faulty), plan) from None
-        return self._checked(replace(
-            healthy, time_ps=outcome.makespan_ps, events=outcome.events, lowered=lowered, ran=outcome,
-            wall_s=healthy.wall_s + perf_counter() - started,
-            faults=FaultCost.of(plan, lowered, healthy.time_ps, outcome),
+        return self._checked(Result(
+            job=job, model=model, engine=self.engine, time_ps=outcome.makespan_ps, events=outcome.events,
+            wall_s=healthy_wall_s + perf_counter() - started, lowered=lowered, ran=outcome,
+            faults=FaultCost.of(plan, lowered, healthy_ps, outcome),
         ))
 
     def _checked(self, result: Result) -> Result:

@@ -57,7 +57,7 @@ class OfMany:
 
     def __call__(self, source: int, slot: int) -> Sequence[int]:
         """Of one."""
-        return self.blocks_of(source, slot)
+        return [*map(int, self.blocks_of(source, slot))]
 
     def of_rows(self, src: npt.NDArray[np.integer], slot: npt.NDArray[np.integer]) -> Carried:
         """Of each of many transfers, ordered by slot."""

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.carried import OfMany
 from collectives.core.collective import collective
 from collectives.core.grid import Ranks
-from collectives.core.pattern import PROOF_TRANSFERS, Pattern, Smaller
+from collectives.core.pattern import Pattern, Smaller
 from collectives.core.symmetry import Group, Groups
 from collectives.core.transfers import Transfers, TransferTable
 from topologies import Topology
@@ -45,7 +47,6 @@ def cycles_pattern(
     """
     p = topology.n_npus
     cycles = [_cycle(order) for order in orders]
-    along = [_read_one_by_one(cycle.order, cycle.place) for cycle in cycles]
     phases = [(True,), (False,), (True, False)][("reduce-scatter", "all-gather", "all-reduce").index(kind)]
 
     def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
@@ -54,22 +55,16 @@ def cycles_pattern(
             _add_steps(table, port, len(cycles), cycle, phases, posted)
         return table.build()
 
-    def blocks_of(source: int, slot: int) -> Sequence[int]:
+    def blocks_of(source: Any, slot: int) -> list[Any]:
         step, port = divmod(slot, len(cycles))
         reduces = phases[step // (p - 1)]
         back = step % (p - 1) + (1 if reduces else 0)
-        order, place = along[port]
-        return [port * p + int(order[(place[source] - back) % p])]
+        return [port * p + cycles[port].ahead(source, -back)]
 
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=algorithm, n_blocks=max(len(cycles), 1) * p, emit=emit,
-        blocks_of=blocks_of, groups=groups, smaller=smaller, progress=progress,
+        blocks_of=OfMany(blocks_of), groups=groups, smaller=smaller, progress=progress,
     )
-
-
-def _read_one_by_one(order: Ranks, place: Ranks) -> tuple[Sequence[int] | Ranks, Sequence[int] | Ranks]:
-    """As lists, which are faster for single ranks, unless there are so many that no proof asks for them."""
-    return (order, place) if order.size > PROOF_TRANSFERS else (order.tolist(), place.tolist())
 
 
 def _add_steps(

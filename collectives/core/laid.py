@@ -33,7 +33,7 @@ class Laid(NamedTuple):
     child: Array
     parent: Array
     source: Array
-    sources: Array  # (n, p): the rank whose transfer each rank waits for, int32
+    sources: Array  # (n, p): the rank whose transfer each rank waits for, no two for the same, int32
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -131,7 +131,7 @@ def lays(ranks: Array, added: Sequence[Added], waits: Sequence[Wait], is_plain: 
 
 
 def lay(ranks: Array, added: Sequence[Added], waits: Sequence[Wait]) -> Laid | None:
-    """What lays out a table; None where ranks differ, or wait for what is none of earlier slots, or not for the whole.
+    """What lays out a table; None where ranks differ, or two wait for one, for no earlier slot, or not for the whole.
 
     Parameters as in `by_slots`.
     """
@@ -158,9 +158,8 @@ def lay(ranks: Array, added: Sequence[Added], waits: Sequence[Wait]) -> Laid | N
     child, wanted, source = np.concatenate(rows).T
     parent = np.minimum(np.searchsorted(of_slot["slot"], wanted), n_slots - 1)
     sources = np.frombuffer(b"".join(numbers), np.int32).reshape(-1, ranks.size)
-    if not np.array_equal(of_slot["slot"][parent], wanted) or np.any(parent >= child) or (
-        sources.min(initial=0) < 0 or sources.max(initial=0) >= ranks.size
-    ):
+    each_another = np.all(np.sort(sources, axis=1) == ranks)
+    if not np.array_equal(of_slot["slot"][parent], wanted) or np.any(parent >= child) or not each_another:
         return None
     order = np.argsort(child, kind="stable")
     return Laid(of_slot, places, dst, child[order], parent[order], source[order], sources)

@@ -18,7 +18,7 @@ from sim.lower.lowered import Lowered
 from sim.program import Program
 from sim.program.columns import BLOCK, i32, numbered
 from sim.program.flows import TOLERANCE
-from sim.program.passes import are_later
+from sim.program.passes import farthest_child, tally
 from topologies import Topology, egress_Bps, ingress_Bps
 from topologies.checks import checked
 from topologies.compiled import held
@@ -219,12 +219,17 @@ class BusyAndPath:
             )
         cut, route = np.divmod(kinds, max(n_routes, 1))
         waits = program.whole_ptr, program.whole_child
-        in_order = not program.stream_child.size and n_tasks > BLOCK // 8 and are_later(*waits)
+        maybe = not program.stream_child.size and n_tasks > BLOCK // 8
+        in_order = (far := farthest_child(*waits) if maybe else -1) >= 0
+        if n_tasks > BLOCK:
+            tally(tasks := np.zeros(kinds.size, np.int64), kind)
+        else:
+            tasks = np.bincount(kind, minlength=kinds.size)
         self._of_servers = np.empty((2, n_servers), np.int64)
         self._zeroed = np.empty((2, 0 if in_order else n_tasks), np.int32)
-        self._times = np.empty((2 - in_order, n_tasks), np.int64)
+        self._times = np.empty((1, 1 << far.bit_length()) if in_order else (2, n_tasks), np.int64)
         self._call = held(
-            work_and_path, program, kind, cut, route, np.bincount(kind, minlength=kinds.size), *self._of_servers,
+            work_and_path, program, kind, cut, route, tasks, *self._of_servers,
             np.empty((3, kinds.size), np.int64), *self._zeroed, self._times,
         )
 

@@ -18,7 +18,8 @@ def work_and_path(program, task_kind, kind_cut, kind_route, kind_tasks, busy, lo
         more chunk.
     `waits`, `order` (T,) or (0,): parents of each task, windows left out, and scratch; zeros on entry. Empty where
         tasks wait only for whole ones before them.
-    `times` (2, T) or (1, T): filled: release and, where waits are counted, finish; zeros on entry.
+    `times` (2, T): scratch, zeros on entry: release and finish. Where waits are not counted (1, W): release of the next
+        W tasks, a power of two that no child lies so far behind its parent.
     """
     for kind in range(kind_cut.size):
         cut, route, tasks = kind_cut[u64(kind)], kind_route[u64(kind)], kind_tasks[u64(kind)]
@@ -87,13 +88,14 @@ def _count_waits(program, waits):
 @helper
 def _path_in_order(program, task_kind, kind_ps, release):
     """The same of tasks that wait for whole ones before them."""
-    latest = np.int64(0)
-    for task in range(release.size):
-        finish = release[u64(task)] + kind_ps[1, u64(task_kind[u64(task)])]
+    latest, last = np.int64(0), release.size - 1
+    for task in range(task_kind.size):
+        finish = release[u64(task & last)] + kind_ps[1, u64(task_kind[u64(task)])]
+        release[u64(task & last)] = 0
         latest = max(latest, finish)
         if program.whole_child.size:
             for edge in range(program.whole_ptr[u64(task)], program.whole_ptr[u64(task + 1)]):
-                child = program.whole_child[u64(edge)]
+                child = program.whole_child[u64(edge)] & last
                 release[u64(child)] = max(release[u64(child)], finish)
     return latest
 

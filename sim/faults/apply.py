@@ -20,7 +20,8 @@ from sim.lower.lowered import NO_TRANSFER, Lowered
 from sim.lower.nics import STREAMS, links_at_once
 from sim.lower.rotor import Turns
 from sim.lower.servers import bandwidths
-from sim.program.columns import i32
+from sim.lower.shape import forget
+from sim.program.columns import BLOCK, i32
 from sim.program.contract import COMPLETES, DROPS, FIFO, I32, I64, LOSES, WAITS, Program
 from sim.program.disrupt import Disruptions, Path, disrupt
 from sim.program.extend import Late, late_tasks, with_servers
@@ -137,6 +138,8 @@ def add_faults(lowered: Lowered, plan: FaultPlan, turns: Turns | None = None) ->
     link_of = _longer(lowered.server_link, program)
     moves = plan.reroute is not None and bool(history.breaks)
     if moves:
+        if lowered.job.alone is not None and program.route_hop.size > BLOCK:
+            forget(lowered.job.alone.pattern)  # whose routes would stay beside those with detours
         program, link_of = _with_all_links(program, topology, link_of, lowered.model)
     rank_of = _longer(_computing(lowered), program)
     _check_computes(rank_of, history, topology)

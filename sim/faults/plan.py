@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from pathlib import Path
-from statistics import NormalDist
 from typing import Annotated, Any
 
 import numpy as np
@@ -297,6 +296,8 @@ def quantiles_ps(fault: Jitter) -> I64:
     elif fault.distribution == "exponential":
         values = [-mean * math.log1p(-u) for u in middle]
     else:
+        from statistics import NormalDist  # a fiftieth of the start of a small command
+
         normal = NormalDist()
         values = [mean * math.exp(normal.inv_cdf(u) - 0.5) for u in middle]
     if max(values) > MOST_PS:

@@ -63,8 +63,8 @@ def in_turns(
     """
     marks, cycles = turns_of(lowered.topology), FIRST_CYCLES
     if marks is None:
-        changed = change(lowered, None)
-        return changed, run(changed)
+        lowered = change(lowered, None)  # what it was before need not stay as long as the run takes
+        return lowered, run(lowered)
     while True:
         turned = change(lowered, partial(_turning, lowered.topology, marks, cycles))
         outcome = run(turned)

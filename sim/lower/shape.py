@@ -230,6 +230,11 @@ def shape_of(
     return known[key]
 
 
+def forget(pattern: Pattern) -> None:
+    """Keep no shape of a pattern; the next one is built anew."""
+    _shapes.pop(pattern.emit, None)
+
+
 def _laid(pattern: Pattern, waiting: Waiting, may_be: bool) -> Laid | None:
     """All transfers without rows, with what their ranks wait for; None where they are few, or need rows."""
     found = pattern.emission.laid(LAID) if may_be else None

@@ -75,30 +75,30 @@ def children(slot_first, src, parent_ptr, parent_slot, parent_src, ptr, child): 
 
 
 @_jit
-def children_of_slots(child, parent, source, sources, ptr, kids):  # type: ignore[no-untyped-def]  # jitted
+def children_of_slots(child, parent, source, sources, fan, place, ptr, kids):  # type: ignore[no-untyped-def]  # jitted
     """Turn round which slots each slot waits for, rank by rank; row `place * p + rank` is of the slot at a place.
 
-    `child`, `parent`, `source`: places, and row of `sources`: rank that each rank waits for. Equal children in a row.
-    `ptr` (rows + 2,): zeros; filled but for the last: offset of the children of each row.
+    `child`, `parent`, `source`: places, and row of `sources`: rank that each rank waits for, each for another.
+    `fan`, `place`: how many waits are for each slot, and which of these each is.
+    `ptr` (rows + 1,): filled: offset of the children of each row.
     `kids`: filled.
     """
-    p, first = sources.shape[1], 0
+    p, begin = sources.shape[1], 0
+    for slot in range(fan.size):
+        for rank in range(p):
+            ptr[slot * p + rank] = begin
+            begin += fan[slot]
+    ptr[fan.size * p] = begin
     for at in range(child.size):
-        begin = parent[at] * p + 2
+        first, step, sent = ptr[parent[at] * p] + place[at], fan[parent[at]], sources[source[at]]
         for rank in range(p):
-            ptr[begin + sources[source[at], rank]] += 1
-    for row in range(2, ptr.size):
-        ptr[row] += ptr[row - 1]
-    while first < child.size:
-        last = first + 1
-        while last < child.size and child[last] == child[first]:
-            last += 1
-        for rank in range(p):
-            for at in range(first, last):
-                behind = parent[at] * p + sources[source[at], rank] + 1
-                kids[ptr[behind]] = child[first] * p + rank
-                ptr[behind] += 1
-        first = last
+            to, row = first + sent[rank] * step, child[at] * p + rank
+            for _ in range(place[at]):  # children of one slot are in order
+                if not row < kids[to - 1] < (child[at] + 1) * p:
+                    break
+                kids[to] = kids[to - 1]
+                to -= 1
+            kids[to] = row
 
 
 @_jit
@@ -153,13 +153,15 @@ def without_joins(parent, child, lag, first, n_tasks, ptr, into, stands, kept): 
 
 
 @_jit
-def are_later(ptr, child):  # type: ignore[no-untyped-def]  # jitted
-    """Whether all children come behind their parents."""
+def farthest_child(ptr, child):  # type: ignore[no-untyped-def]  # jitted
+    """How far behind its parent a child comes at most; -1 where one does not come behind it, 0 without children."""
+    most = 0
     for row in range(ptr.size - 1):
         for at in range(ptr[row], ptr[row + 1]):
             if child[at] <= row:
-                return False
-    return True
+                return -1
+            most = max(most, child[at] - row)
+    return most
 
 
 @_jit
@@ -174,7 +176,18 @@ def fullest_of_runs(ptr, program, rate, work, load, in_run, longest, fullest):  
     route_ptr, route_hop = program.route_ptr, program.route_hop
     hop_server, hop_latency_ps = program.hop_server, program.hop_latency_ps
     for run in range(ptr.size - 1):
-        most, latest = 0.0, longest[run]
+        most, latest, n = 0.0, 0, ptr[run + 1] - ptr[run]
+        before = ptr[max(run - 1, 0)]
+        same = 0  # tasks from the first on that are as those of the run before
+        if run > 0 and ptr[run] - before == n:
+            for task in range(before, ptr[run]):
+                other = task + n
+                if program.task_route[task] != program.task_route[other] or work[task] != work[other]:
+                    break
+                same += 1
+        if same == n and run > 0:
+            longest[run], fullest[run] = longest[run - 1], fullest[run - 1]
+            continue
         for task in range(ptr[run], ptr[run + 1]):
             route, sent, lasts = program.task_route[task], work[task] * 1e12, 0
             for at in range(route_ptr[route], route_ptr[route + 1]):

@@ -83,9 +83,11 @@ def slot_waits(child: I64, parent: I64, source: I64, sources: I32, n_slots: int)
     p = sources.shape[1]
     if not child.size or child.size * p >= 2**31:
         return None
-    ptr, found = np.zeros(n_slots * p + 2, np.int32), np.empty(child.size * p, np.int32)
-    children_of_slots(child, parent, source, sources, ptr, found)
-    return _whole(ptr[:-1], found)
+    fan, order, place = np.bincount(parent, minlength=n_slots), np.argsort(parent, kind="stable"), np.empty_like(parent)
+    place[order] = np.arange(parent.size) - (np.cumsum(fan) - fan)[parent[order]]
+    ptr, found = np.empty(n_slots * p + 1, np.int32), np.empty(child.size * p, np.int32)
+    children_of_slots(child, parent, source, sources, fan, place, ptr, found)
+    return _whole(ptr, found)
 
 
 def _whole(ptr: I32, child: I32) -> Waits:

@@ -21,7 +21,7 @@ from topologies.core.extents import parse_extents
 from topologies.core.links import Times
 from topologies.core.topology import Topology
 from topologies.formats.nccl_schema import GPUS_OF_GCN, GPUS_OF_SM, NIC_CLASS, pcie_Bps
-from topologies.formats.nccl_xml import read_system
+from topologies.lazy import later
 from topologies.products import torus
 from topologies.text.brief import one_line
 from topologies.text.input_text import read_input
@@ -45,7 +45,7 @@ def machine_table(path: str) -> dict[str, Any]:
     WeftError: several hosts, GPUs that no profile has, or that PCIe alone or a part of the links joins.
     """
     where = f"machine {path}"
-    root, _ = read_system(read_input(path, "machine"), path)
+    root, _ = later("topologies.formats.nccl_xml:read_system")(read_input(path, "machine"), path)
     if len({cpu.attributes["host_hash"] for cpu in root.children}) > 1:
         raise WeftError(f"{where} has several hosts: a machine is one node")
     every = [one for one in root.every() if one.tag == "gpu"]

@@ -89,7 +89,7 @@ def emission(emit: object) -> Emission:
 
 
 def test_what_ranks_do_unlike_has_rows() -> None:
-    """As has what waits chunk by chunk, for itself, for what nobody sends, and what is out of range."""
+    """As has what waits chunk by chunk, for itself, two for one, for what nobody sends, and what is out of range."""
     assert laid() is not None
     for changes in (
         {"dst": np.where(EVERY == 2, -1, 0)},
@@ -98,6 +98,7 @@ def test_what_ranks_do_unlike_has_rows() -> None:
         {"after": [(EVERY, np.array([[-1], [4]]))]},
         {"after": [(EVERY, np.array([[5], [-1]]))]},
         {"after": [(EVERY + 1, np.array([[-1], [3]]))]},
+        {"after": [(EVERY // 2, np.array([[-1], [3]]))]},
         {"after": [], "stream": [(EVERY, np.array([[-1], [3]]))]},
         {"after": [], "window": [(EVERY, np.array([[-1], [3]]), 2)]},
         {"dst": EVERY + 1},
@@ -141,5 +142,5 @@ def test_ports_that_wait_together_by_two_names_have_rows() -> None:
     assert laid(step=7).together(()) is None  # type: ignore[union-attr]  # there is one
     assert laid(dst=EVERY).together(()) is None  # type: ignore[union-attr]  # there is one
     before = np.array([[-1], [3]])
-    twice = laid(step=np.array([[0], [1]]), after=[(EVERY, before), (np.array([0, 0, 1, 2]), before)])
+    twice = laid(step=np.array([[0], [1]]), after=[(EVERY, before), (np.array([0, 2, 1, 3]), before)])
     assert twice is not None and twice.together(()) is None

@@ -252,7 +252,10 @@ def test_a_proof_may_wait_until_it_is_asked_for_and_no_longer():
     ("hierarchical", "all-gather", "torus:6x4", {"group": "3@2,1", "pipeline_chunks": 2}),
     ("hierarchical", "reduce-scatter", "torus:1", {"pipeline_chunks": 1}),
     ("themis", "all-reduce", "RI(3)_SW(2)_FC(4)", {"pipeline_chunks": 5}),
-    ("pipelined", "all-reduce", "torus:5x3", {}), ("bfb", "all-gather", "torus:4x3", {}),
+    ("bucket", "all-reduce", "torus:5x3", {}), ("bucket", "reduce-scatter", "torus:2x1x4", {}),
+    ("bucket", "all-gather", "torus:1", {}), ("ring", "all-reduce", "torus:3x3", {}),
+    ("nccl-rings", "all-gather", "dgx-h100:1", {}), ("pipelined", "all-reduce", "torus:5x3", {}),
+    ("bfb", "all-gather", "torus:4x3", {}),
 ])
 def test_blocks_of_all_sources_of_a_slot_at_once_are_those_of_each(
     algorithm: str, kind: str, spec: str, options: dict[str, Any]

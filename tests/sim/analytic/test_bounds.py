@@ -14,6 +14,7 @@ from sim.analytic.bounds import Moved, bounds, busy_and_path_ps
 from sim.engine.run import run
 from sim.lower.job import lower
 from sim.program import Cutting, Program, ProgramBuilder
+from sim.program.columns import BLOCK
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
 from tests.fabrics import random_fabric
@@ -31,14 +32,17 @@ MODELS = [
 
 @settings(max_examples=200, deadline=None)
 @given(programs())
-def test_bounds_of_random_programs(program: Program) -> None:
-    """The busiest server and the longest path are never longer than the run, and those of the oracle."""
+@pytest.mark.parametrize("block", [1, BLOCK])
+def test_bounds_of_random_programs(block: int, program: Program) -> None:
+    """The busiest server and the longest path are never longer than the run, and those of the oracle, in blocks too."""
     try:
         makespan = run(program).makespan_ps
     except Deadlock:
         return
-    assert busy_and_path_ps(program)[0] == lone_route.busiest(program) <= makespan
-    assert busy_and_path_ps(program)[1] == lone_route.longest_chain(program) <= makespan
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sim.analytic.bounds.BLOCK", block)
+        assert busy_and_path_ps(program)[0] == lone_route.busiest(program) <= makespan
+        assert busy_and_path_ps(program)[1] == lone_route.longest_chain(program) <= makespan
 
 
 @pytest.mark.table

@@ -11,6 +11,7 @@ from sim import simulate
 from sim.faults.apply import add_faults
 from sim.faults.cost import named_deadlock
 from sim.faults.plan import Fault, FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler
+from sim.lower import shape
 from sim.lower.job import lower
 from sim.program.model import Model, make_model
 from sim.program.outcome import Deadlock
@@ -51,6 +52,22 @@ def test_every_model_has_every_fault(algorithm: str, fabric: Topology, plan: str
     result = simulate(schedule, engine="reference", chunks=2, faults=plan_of(plan), check=True, **MODELS[model])
     assert result.faults is not None and result.time_ps >= result.lower_bound_ps
     assert sum(result.why().parts.values()) == result.time_ps
+
+
+@pytest.mark.parametrize(("reroute", "kept"), [(None, True), ("1us", False)])
+def test_a_large_program_with_detours_is_there_once(
+    reroute: str | None, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What detours are added to is not kept beside it for the next run, which finds the same again."""
+    plan = FaultPlan(faults=(LinkDown(link=CABLE, at="1us"), Repair(link=CABLE, at="9us")), reroute=reroute)
+    schedule = build("direct", "all-to-all", from_spec("torus:3x2"), "96KiB")
+    small = simulate(schedule, faults=plan)
+    assert schedule.pattern.emit in shape._shapes
+    monkeypatch.setattr("sim.faults.apply.BLOCK", 4)
+    for _ in range(2):
+        large = simulate(schedule, faults=plan)
+        assert (schedule.pattern.emit in shape._shapes) is kept
+        assert large.row() | {"wall_s": 0} == small.row() | {"wall_s": 0}, "which lowers it again, for its bound"
 
 
 @pytest.mark.table

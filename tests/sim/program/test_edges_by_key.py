@@ -6,7 +6,7 @@ import pytest
 from sim.program import i32
 from sim.program.columns import by_key
 from sim.program.contract import PUSHED, WHOLE
-from sim.program.waits import waits_of
+from sim.program.waits import slot_waits, waits_of
 from topologies import WeftError
 from topologies.core.dealt import FEW, STREAM
 
@@ -30,6 +30,25 @@ def test_edges_of_a_key_stay_in_order(kind: tuple[int, int], n_edges: int, order
         task: list(zip(values[ptr[task]:ptr[task + 1]].tolist(), lags[ptr[task]:ptr[task + 1]].tolist(), strict=True))
         for task in range(n_tasks)
     }
+
+
+@pytest.mark.parametrize(("n_slots", "p", "n_waits"), [(2, 1, 1), (3, 2, 2), (5, 3, 9), (9, 7, 20), (11, 8, 40)])
+def test_waits_of_slots_are_those_of_their_ranks(n_slots: int, p: int, n_waits: int) -> None:
+    """Rank by rank, in the order of the slots that wait; some wait for one slot of two ranks, or twice."""
+    draws = np.random.default_rng(n_waits)
+    sources = i32([draws.permutation(p) for _ in range(3)])
+    child = np.sort(draws.integers(1, n_slots, n_waits))
+    parent, source = draws.integers(0, child), draws.integers(0, 3, n_waits)
+    listed: dict[int, list[int]] = {row: [] for row in range(n_slots * p)}
+    for place in range(n_slots):
+        for rank in range(p):
+            for at in np.flatnonzero(child == place).tolist():
+                listed[int(parent[at]) * p + int(sources[source[at], rank])].append(place * p + rank)
+    found = slot_waits(child, parent, source, sources, n_slots)
+    assert found is not None
+    ptr, children = found.columns["whole_ptr"], found.columns["whole_child"]
+    assert ptr.size == n_slots * p + 1 and ptr[-1] == children.size == n_waits * p
+    assert listed == {row: children[ptr[row] : ptr[row + 1]].tolist() for row in listed}
 
 
 def test_windows_as_wide_as_a_task_has_chunks_are_left_out() -> None:
