@@ -89,8 +89,8 @@ class _Plan:
                 matching = sorted(map(self._pair, pairs))
                 if self.duplex and (alone := [pair for pair in matching if pair[::-1] not in matching]):
                     src, dst = alone[0]
-                    raise WeftError(f"{self.name}: plane {plane}, round {at}, has a circuit from {src} to {dst} and none "
-                                    f"back: those of {self.topology.name} lead both ways")
+                    raise WeftError(f"{self.name}: plane {plane}, round {at}, has a circuit from {src} to {dst} and "
+                                    f"none back: those of {self.topology.name} lead both ways")
                 old = now.get(plane)
                 if old is None or old[0] != matching or self._flag(some, "force_reconfiguration"):
                     name = f"plane {plane}, round {at}"
