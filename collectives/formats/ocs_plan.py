@@ -1,8 +1,8 @@
 """Plans of circuits that public simulators pass on (`panel-ocs-plan`, version 6), written.
 
 A plan has, in each round, a matching on each plane, which is a port of every server, and the stripes that cross it; and
-of each flow its stripes. A transfer is a flow. Dependencies between flows are not part of it: a round waits for the end
-of the one before.
+of each flow its stripes. Where circuits are duplex, a plane has both ways of each, on one port of both ends. A transfer
+is a flow. Dependencies between flows are not part of it: a round waits for the end of the one before.
 """
 
 import json
@@ -24,12 +24,15 @@ Pair = tuple[int, int]
 def to_ocs_plan(schedule: Schedule) -> str:
     """The circuits and flows of a schedule, whose circuits are switched or stay.
 
-    WeftError: not on simplex circuits that are switched together, or transfers over several circuits.
+    WeftError: not on circuits that are switched together, transfers over several circuits, or duplex circuits that no
+        matchings were found for: there are none where each of an odd number of servers uses all its ports.
     """
     fabric, t = schedule.topology, schedule.pattern.transfers()
     optics, epochs = fabric.optics, schedule.pattern.circuits
-    if optics is None or optics.duplex or optics.per_port or optics.only or fabric.n_nodes > fabric.n_npus:
-        raise WeftError(f"a plan of circuits of {fabric.name}: circuits are simplex and switched together, as ocs:16x4")
+    if optics is None or optics.per_port or optics.only or fabric.n_nodes > fabric.n_npus:
+        why = ("the fabric has none" if optics is None else "it has planes, whose ports change together, and these "
+               "change one by one" if optics.per_port else "it joins any two servers, and has nothing beside circuits")
+        raise WeftError(f"a plan of circuits of {schedule.topology.name}: {why}; one of ocs:16x4 can be written")
     fabrics, numbers = ((fabric,), (np.arange(fabric.n_links),)) if epochs is None else (epochs.fabrics, epochs.links)
     round_of = {link: at for at, links in enumerate(numbers) for link in links.tolist()}
     paths = fabric.paths(t.src, t.dst) if t.via_ptr is None else None
@@ -38,7 +41,7 @@ def to_ocs_plan(schedule: Schedule) -> str:
     planes = []
     for at, one in enumerate(fabrics):
         count("circuits in matchings", at, len(fabrics))
-        planes.append(_planes(one, optics.ports, optics.rate_Bps))
+        planes.append((_both_ways if optics.duplex else _planes)(one, optics.ports, optics.rate_Bps))
     crossing: dict[tuple[int, int], list[dict[str, object]]] = {}
     flows = []
     for row in np.flatnonzero((t.src != t.dst) & (t.blocks > 0)).tolist():
@@ -93,4 +96,29 @@ def _planes(fabric: Topology, ports: int, rate_Bps: float) -> list[set[Pair]]:
         found.append(set(zip(src[real].tolist(), dst[real].tolist(), strict=True)))
         left[src[real], dst[real]] -= 1
         idle[src[~real], dst[~real]] -= 1
+    return found
+
+
+def _both_ways(fabric: Topology, ports: int, rate_Bps: float) -> list[set[Pair]]:
+    """Duplex circuits as one matching for each port, which takes both ends of a circuit.
+
+    Each takes as many servers as it can of those that have a circuit for every port that is left.
+    """
+    import rustworkx as rx  # heavy: loaded where it is used
+
+    left = np.zeros((fabric.n_npus, fabric.n_npus), np.int64)
+    left[fabric.src, fabric.dst] = np.rint(fabric.bandwidth_Bps / rate_Bps)
+    found = []
+    for port in range(ports, 0, -1):
+        full, graph = left.sum(axis=1) == port, rx.PyGraph()
+        graph.add_nodes_from(range(fabric.n_npus))
+        worth = 1 + fabric.n_npus * (full[:, None].astype(int) + full)
+        graph.add_edges_from([(a, b, int(worth[a, b])) for a, b in np.argwhere(np.triu(left)).tolist()])
+        pairs = rx.max_weight_matching(graph, weight_fn=int)
+        found.append({ends for a, b in pairs for ends in ((a, b), (b, a))})
+        for ends in found[-1]:
+            left[ends] -= 1
+    if left.any():
+        raise WeftError(f"a plan of circuits of {fabric.name}: a port of every server is a plane, and no matchings of "
+                        f"{ports} planes were found that have all duplex circuits")
     return found

@@ -13,7 +13,7 @@ from sim.result import Result
 from sim.simulation import simulate, time_ps
 from topologies import Topology, WeftError
 from topologies.units import PS_PER_S
-from workloads.job import Communicate, Compute, Job
+from workloads.job import COMPUTE_STREAM, Communicate, Compute, Job
 from workloads.topoopt import ONE_RING, PACKETS, PER_FLOW, Iteration, Rings, Transport
 
 
@@ -55,7 +55,7 @@ def compute_ps(job: Job) -> int:
     """Computation of the busiest server."""
     busy = np.zeros(job.topology.n_npus, np.int64)
     for one in job.operations:
-        if isinstance(one.work, Compute):
+        if isinstance(one.work, Compute) and one.work.stream == COMPUTE_STREAM:
             busy[job.ranks(one)] += one.work.duration_ps
     return int(busy.max(initial=0))
 

@@ -1,10 +1,12 @@
 """Task graphs of FlexFlow's simulator, as released with TopoOpt, as a job: `.fbuf`, or the same tasks as CSV.
 
 A server is the NPU of the same number. A forward or backward task computes on its server for some ms, one at a time in
-the order in which they become ready; a message gates the tasks after it. An all-reduce starts on each server of its
-group when the backward tasks before it have ended there and gates nothing; one of a single server is nothing. Unless an
-algorithm is named, an all-reduce goes around one ring in the order of its group, round by round with acknowledgments,
-and in a single round below 9,000 bytes a server, as in the released packet simulator.
+the order in which they become ready; a message gates the tasks after it. An all-reduce gates nothing; one of a single
+server is nothing. It starts on all servers of its group when the backward tasks before it have ended on all, and the
+GPUs of each server have summed what they have, which takes the ms of the task. Unless an algorithm is named, it goes
+around one ring in the order of its group, round by round with acknowledgments, and in a single round below 9,000 bytes
+a server, as in the released packet simulator; on a circulant as TopoOpt's do, around a ring for each jump of the
+fabric, and of a smaller group around one in both directions.
 
 The layout of the file, a flat buffer: a table is its fields behind offsets that the table before it has; fields by
 number are type, id, device, ms, bytes and successors of a task, and type, id, server and property of a device. The
@@ -17,8 +19,9 @@ from graphlib import CycleError
 from pathlib import Path
 from typing import NamedTuple
 
-from collectives import ring_rounds
+from collectives import ring_rounds, totient_rings
 from topologies import Topology, WeftError
+from topologies.circulants import CoinRouter
 from topologies.text.brief import cut
 from topologies.text.input_text import read_input, read_input_bytes
 from workloads.formats.waits import smallest_first
@@ -30,6 +33,9 @@ HEADER = "task,kind,server_or_src,dst,ms,bytes,next_or_group"
 
 FORWARD, BACKWARD, MESSAGE, ALL_REDUCE = "forward", "backward", "message", "allreduce"
 _KINDS = {0: FORWARD, 1: BACKWARD, 5: MESSAGE, 6: ALL_REDUCE}
+
+LOCAL_SUM = "sum in servers"
+"""The kind of what precedes an all-reduce among the GPUs of a server, several at once."""
 
 ONE_ROUND_BELOW = 9_000
 """Bytes of a server: an all-reduce of fewer is one round (the payload of a packet)."""
@@ -93,15 +99,26 @@ def _job(tasks: Sequence[Task], topology: Topology, name: str, algorithms: Named
             numbers[task.number] = job.compute(label, round(task.time_ms * _PS_PER_MS), kind=task.kind,
                                                npus=[task.server], after=after)
         elif len(task.following) > 1 and task.size_bytes:
+            if task.time_ms:
+                name = f"{LOCAL_SUM} {task.number}"
+                after = [job.compute(name, round(task.time_ms * _PS_PER_MS), kind=LOCAL_SUM, stream=name,
+                                     npus=task.following, after=after)]
             if algorithms:
-                chosen.add(job, label, "all-reduce", task.size_bytes, task.following, after)
+                chosen.add(job, label, "all-reduce", task.size_bytes, task.following, after, together=True)
                 continue
-            ring = ring_rounds.all_reduce(
-                topology, task.size_bytes, jumps=(1,), group=task.following, acknowledged=True,
-                one_round=task.size_bytes < ONE_ROUND_BELOW * len(task.following),
+            rings = ring_rounds.all_reduce(
+                topology, task.size_bytes, jumps=_jumps(topology, len(task.following)), group=task.following,
+                one_round=task.size_bytes < ONE_ROUND_BELOW * len(task.following), acknowledged=True,
             )
-            job.collective(label, ring, npus=task.following, after=after, turn=1)
+            job.collective(label, rings, npus=task.following, after=after, turn=1, together=True)
     return job, chosen.notes
+
+
+def _jumps(topology: Topology, k: int) -> tuple[int, ...]:
+    """The rings of a group of servers: how many places of it each goes on at a time."""
+    if not isinstance(topology.router, CoinRouter):
+        return (1,)
+    return totient_rings.ring_jumps(topology) if k == topology.n_npus else tuple(dict.fromkeys((1, k - 1)))
 
 
 def _of_csv(text: str, name: str) -> list[Task]:

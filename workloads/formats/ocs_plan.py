@@ -41,12 +41,12 @@ class _Plan:
         optics = topology.optics
         delay_ns = number(data.get("reconfiguration_ns"), f"{self.name}: reconfiguration_ns", 0)
         size = topology.n_npus, 0 if optics is None else optics.ports
-        if optics is None or optics.duplex or optics.only or optics.rails > 1 or size != (self.n, self.planes):
-            raise WeftError(f"{self.name} is of simplex circuits between {self.n} servers on {self.planes} planes: "
+        if optics is None or optics.only or optics.rails > 1 or size != (self.n, self.planes):
+            raise WeftError(f"{self.name} is of circuits between {self.n} servers on {self.planes} planes: "
                             f"--topology ocs:{self.n}x{self.planes},delay={delay_ns:g}ns, not {topology.name}")
         if optics.delay_ps != round(1000 * delay_ns):
             raise WeftError(f"{self.name} has a delay of {delay_ns:g}ns, {topology.name} {optics.delay_ps / 1e3:g}ns")
-        self.delay_ps = optics.delay_ps
+        self.delay_ps, self.duplex = optics.delay_ps, optics.duplex
         self.paid = self._flag(data, "initial_reconfiguration")
 
     def job(self) -> Job:
@@ -87,6 +87,10 @@ class _Plan:
                 if not isinstance(pairs, list):
                     raise WeftError(f"{self.name}: the matching of plane {plane}, round {at}, is {told(pairs)}: a list")
                 matching = sorted(map(self._pair, pairs))
+                if self.duplex and (alone := [pair for pair in matching if pair[::-1] not in matching]):
+                    src, dst = alone[0]
+                    raise WeftError(f"{self.name}: plane {plane}, round {at}, has a circuit from {src} to {dst} and "
+                                    f"none back: those of {self.topology.name} lead both ways")
                 old = now.get(plane)
                 if old is None or old[0] != matching or self._flag(some, "force_reconfiguration"):
                     name = f"plane {plane}, round {at}"

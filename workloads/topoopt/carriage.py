@@ -10,7 +10,7 @@ import numpy.typing as npt
 from collectives import build, ring_rounds
 from topologies import Topology, WeftError, switch
 from topologies.core.k_shortest import k_shortest_paths
-from workloads.job import Job, Operation, repeat
+from workloads.job import COMPUTE_STREAM, Job, Operation, repeat
 
 Ints = npt.NDArray[np.int64]
 
@@ -94,11 +94,13 @@ class Carriage:
         self._gradients: list[tuple[str, int, tuple[int, ...] | None, int]] = []
 
     def compute(
-        self, name: str, duration_ps: int, servers: Sequence[int] | None = None, after: Sequence[int] = ()
+        self, name: str, duration_ps: int, servers: Sequence[int] | None = None, after: Sequence[int] = (),
+        stream: str = COMPUTE_STREAM,
     ) -> int:
         """A computation on some servers, or all; it begins on each when what it waits for has ended there."""
         npus = None if servers is None and self.everyone else self.place if servers is None else self.place[[*servers]]
-        self.computations.append(self.job.compute(name, duration_ps, npus=npus, after=after or self.before))
+        self.computations.append(
+            self.job.compute(name, duration_ps, npus=npus, after=after or self.before, stream=stream))
         return self.computations[-1]
 
     def messages(self, name: str, src: Ints, dst: Ints, size_bytes: Ints, producer: int) -> list[int]:

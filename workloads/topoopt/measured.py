@@ -1,6 +1,7 @@
 """Iterations of VGG16 and BERT on 16 servers of 4 A100 each, as profiled for the released TopoOpt task graphs.
 
-Pure data parallelism: every all-reduce spans the 16 servers. Times in ms, sizes in bytes.
+Pure data parallelism: every all-reduce spans the 16 servers, and begins when the GPUs of each have summed theirs. Times
+in ms, sizes in bytes.
 """
 
 from collections.abc import Sequence
@@ -8,6 +9,9 @@ from collections.abc import Sequence
 from workloads.topoopt.carriage import Carriage, Iteration
 
 _PS_PER_MS = 10**9
+
+SUM_PS_PER_BYTE = 20
+"""Of the sum among the 4 GPUs of a server: twice a quarter of the bytes at 200 Gb/s, as in the released task graphs."""
 
 VGG16_FORWARD_MS = 29.5927
 
@@ -36,8 +40,10 @@ def _chain(name: str, forward_ms: float, backward: Sequence[tuple[str, float, tu
         last = to.compute("forward", round(forward_ms * _PS_PER_MS))
         for name, ms, sizes in backward:
             last = to.compute(f"backward {name}", round(ms * _PS_PER_MS), after=[last])
-            for size in sizes:
-                to.gradients(f"backward {name}", size, last)
+            for at, size in enumerate(sizes):
+                own = f"sum {at} of backward {name}"
+                to.gradients(f"backward {name}", size,
+                             to.compute(own, size * SUM_PS_PER_BYTE, after=[last], stream=own))
 
     return Iteration(name, 16, add)
 

@@ -41,14 +41,13 @@ def test_every_study_has_a_headline_and_a_figure() -> None:
     assert STUDIES.keys() - topoopt.DRAWN.keys() == {"search", "money"}
 
 
-def test_iterations_with_a_published_value_are_within_10_percent_or_between_bound_and_value(tmp_path: Path) -> None:
+def test_iterations_with_a_published_value_are_between_the_bound_and_it_and_within_3_percent(tmp_path: Path) -> None:
     rows = list(measured_iterations(quick=True))
     known = [row for row in rows if row["packet_level_ms"] is not None]
     assert len(known) == len(PACKET_LEVEL_MS)
     for row in known:
         assert row["lower_bound_ms"] <= row["time_ms"] <= row["packet_level_ms"]
-        if (row["workload"], row["Gbps"]) != ("VGG16-16", 200):
-            assert abs(row["difference"]) < 0.10
+        assert abs(row["difference"]) < 0.03
     topoopt.draw("iterations", rows, tmp_path / "iterations.png")
     assert (tmp_path / "iterations.png").stat().st_size > 10_000
 
@@ -131,8 +130,8 @@ def test_released_graphs_are_found_below_and_run_beside_what_is_published(graphs
         assert row["published_ms"] == known.get(row["graph_Gbps"]) and row["time_ms"] > 6  # of computation
     (ideal,) = [row for row in rows if (row["model"], row["graph_Gbps"], row["fabric"]) == (
         "DLRM", 100, "ideal switch")]
-    # A message of 10 MB at 12.5 GB/s between 1 and 2 ms, beside 4 ms of server 1, and then four rounds of 1 MB.
-    assert ideal["time_ms"] == pytest.approx(6 + 4 * (0.08 + 0.004), rel=1e-3)
+    # A message of 10 MB at 12.5 GB/s between 1 and 2 ms, beside 4 ms of server 1; a sum of 0.5 ms; four rounds of 1 MB.
+    assert ideal["time_ms"] == pytest.approx(6 + 0.5 + 4 * (0.08 + 0.004), rel=1e-3)
     assert ideal["difference"] == pytest.approx(ideal["time_ms"] / 61.155 - 1)
     assert [row["graph_Gbps"] for row in released(graphs, quick=True)] == [100] * 8
 

@@ -8,6 +8,7 @@ from sim.engine.reference.engine import run_reference
 from sim.scenarios.optical import bandwidth_tax, compute_ps, lower_bound_ps, simulate_iteration
 from topologies import WeftError, circulant, fat_tree, from_links, switch
 from workloads.topoopt import ONE_RING, Demand, Iteration, Rings, Transport, bert16, vgg16
+from workloads.topoopt.measured import SUM_PS_PER_BYTE
 
 MS = 10**9
 LINKS = {"latency": "1us", "hop_latency": 0}
@@ -29,7 +30,7 @@ def test_the_measured_workloads_add_up():
     assert compute_ps(bert.job()) == pytest.approx(62.2018 * MS, rel=1e-6)
     assert Demand.of(vgg.job()).all_reduce == {16: 30 * 1_157_409_952}
     assert Demand.of(bert.job()).all_reduce == {16: 30 * 226_569_220}
-    assert len(bert.job().operations) == 62 + 68
+    assert len(bert.job().operations) == 62 + 2 * 68  # each all-reduce behind the sum in its servers
 
 
 @pytest.mark.parametrize(
@@ -41,29 +42,31 @@ def test_between_the_bound_and_the_packet_level_value_on_rings(build, jumps, pac
     job = build()
     time_ps = on_rings(job, jumps)
     assert lower_bound_ps(job.job(), 2 * len(jumps) * 12.5e9) <= time_ps <= packets_ms * MS
-    assert time_ps >= 0.99 * packets_ms * MS
+    assert time_ps >= 0.999 * packets_ms * MS
 
 
 @pytest.mark.parametrize("degree", [2, 4, 8])
 def test_the_tail_of_bert_lies_between_its_bound_and_the_packet_level_tail(degree):
     tail_ps = on_rings(bert16(), {2: (1,), 4: (1, 3), 8: (1, 3, 5, 9)}[degree]) - compute_ps(bert16().job())
-    bound = 30 * (Fraction(9437184, 16 * degree) / Fraction(12.5e9) * 10**12 + 2_000_000)
-    assert bound <= tail_ps <= {2: 977.9, 4: 613.3, 8: 441.8}[degree] * 10**6
+    packets_ps = {2: 977.9, 4: 613.3, 8: 441.8}[degree] * 10**6
+    block = Fraction(9437184, 16 * degree)
+    bound = 9437184 * SUM_PS_PER_BYTE + 30 * (block / Fraction(12.5e9) * 10**12 + 2_000_000)
+    assert bound <= tail_ps <= packets_ps
+    # What is left is that blocks are sent in whole packets.
+    packets = -(-block // 8936) * 8936
+    assert bound + 30 * (packets - block) / Fraction(12.5e9) * 10**12 == pytest.approx(packets_ps, rel=2e-3)
 
 
 @pytest.mark.parametrize(
     ("build", "rate", "packets_ms"),
-    [(vgg16, 100, 210.773), (vgg16, 400, 100.490), (bert16, 100, 64.740), (bert16, 200, 63.523)],
+    [(vgg16, 100, 210.773), (vgg16, 200, 132.352), (vgg16, 400, 100.490), (bert16, 100, 64.740),
+     (bert16, 200, 63.523)],
 )
 def test_fat_tree_points(build, rate, packets_ms):
     job = build()
     time_ps = on_tree(job, rate)
-    assert time_ps == pytest.approx(packets_ms * MS, rel=0.10)
+    assert time_ps == pytest.approx(packets_ms * MS, rel=0.01)
     assert time_ps >= lower_bound_ps(job.job(), rate / 8 * 1e9)
-
-
-def test_vgg_at_200_lies_between_its_bound_and_the_packet_level_value():
-    assert lower_bound_ps(vgg16().job(), 25e9) <= on_tree(vgg16(), 200) <= 132.352 * MS
 
 
 def test_one_representative_is_exact():

@@ -11,8 +11,9 @@ import pytest
 from sim import simulate
 from sim.cli import main
 from tests.places import SHARED
-from topologies import Topology, WeftError, switch
+from topologies import Topology, WeftError, circulant, switch
 from workloads.formats.flexflow import ENDING, HEADER, Task, open_flexflow
+from workloads.job import Communicate
 
 MS = 10**9
 TASKS = (
@@ -86,14 +87,14 @@ def written(folder: Path, tasks: Sequence[Task], *, flat: bool = True) -> Path:
 @pytest.mark.parametrize("flat", [True, False])
 def test_a_graph_is_the_job_it_says(tmp_path: Path, three: Topology, flat: bool) -> None:
     job, notes = open_flexflow(written(tmp_path, TASKS, flat=flat), three)
-    assert [one.name for one in job.operations] == [
-        "forward 0", "message 1", "backward 2", "allreduce 3", "backward 5"]  # of one server: nothing
+    assert [one.name for one in job.operations] == [  # of one server: nothing
+        "forward 0", "message 1", "backward 2", "sum in servers 3", "allreduce 3", "backward 5"]
     result = simulate(job, chunks=1)
     ends = {job.operations[span.operation].name: span.end_ps for span in result.spans()}
     # 10 MB by two links of 1 us after 1 ms; the other backward task of server 1 was first on it.
     assert [ends["backward 5"], ends["backward 2"]] == pytest.approx([4 * MS, 6 * MS], abs=9) and not notes
-    # Four rounds of 1 MB, each with its acknowledgment over two links.
-    assert ends["allreduce 3"] == pytest.approx(6 * MS + 4 * (0.1 * MS + 4 * 10**6), rel=1e-3)
+    # A sum of 0.5 ms in each server, and four rounds of 1 MB, each with its acknowledgment over two links.
+    assert ends["allreduce 3"] == pytest.approx(6.5 * MS + 4 * (0.1 * MS + 4 * 10**6), rel=1e-3)
 
 
 def test_algorithms_of_the_registry_run_it(tmp_path: Path, three: Topology) -> None:
@@ -122,13 +123,41 @@ def test_a_file_that_is_cut_off(tmp_path: Path, three: Topology) -> None:
         open_flexflow(path, three)
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the released graphs are not here")
-@pytest.mark.parametrize(("name", "ms"), [("dlrm", 61.155), ("candle", 512.880)])
-def test_released_graphs_within_5_percent(name: str, ms: float, capsys: pytest.CaptureFixture[str]) -> None:
-    """On an ideal switch of 100 Gb/s, against the released packet-level values; flows share links as TCP's do."""
-    links = ["--link-bandwidth", "100Gb/s", "--link-latency", "1us", "--hop-latency", "0s"]
-    shares = ["--discipline", "round-robin-flow", "--chunks", "16"]
+def iteration_ms(name: str, fabric: str, discipline: str, capsys: pytest.CaptureFixture[str]) -> float:
+    """Of a released graph, by `weft train` on links of 100 Gb/s; flows send the window of the released simulator."""
+    links = ["--link-bandwidth", "100Gb/s", "--link-latency", "1us", "--hop-latency", "0s", "--chunk", "893600B"]
+    tie = "ecmp" if fabric.startswith("fat-tree") else "first"
     path = str(SHARED / "topoopt" / f"topoopt_{name}16_100g_dag.csv")
-    assert main(["train", "--workload", path, "--topology", "switch:16", *links, *shares, "--quiet"]) == 0
+    assert main(["train", "--workload", path, "--topology", fabric, *links, "--tie", tie, "--discipline", discipline,
+                 "--quiet"]) == 0
     (line, *_) = [line for line in capsys.readouterr().out.splitlines() if "iteration" in line and "=" in line]
-    assert float(line.split("iteration ")[1].split(" ms")[0]) == pytest.approx(ms, rel=0.05)
+    return float(line.split("iteration ")[1].split(" ms")[0])
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the released graphs are not here")
+@pytest.mark.parametrize(("name", "fabric", "ms"), [
+    ("dlrm", "switch:16", 61.155), ("dlrm", "fat-tree:4", 61.244), ("dlrm", "circulant:16x1x5", 25.111),
+    ("candle", "fat-tree:4", 544.487)])
+def test_released_graphs_within_5_percent(
+    name: str, fabric: str, ms: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Against packet-level values; flows share links in turn, as those of TCP do."""
+    assert iteration_ms(name, fabric, "round-robin-flow", capsys) == pytest.approx(ms, rel=0.05)
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the released graphs are not here")
+def test_what_flows_share_is_all_that_is_open_of_candle_on_a_switch(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each round is a flow whose window is whole again, while those of long messages have shrunk: between both."""
+    in_turn, whole = (iteration_ms("candle", "switch:16", one, capsys) for one in ("round-robin-flow", "fifo"))
+    assert 0.93 * 512.880 < in_turn < 512.880 < whole < 1.08 * 512.880
+
+
+def test_a_circulant_has_a_ring_for_each_jump(tmp_path: Path) -> None:
+    """Groups of all servers; smaller ones go around in both directions."""
+    both = (TASKS[0]._replace(following=()), Task(3, "allreduce", 0, 0, 0.0, 10**6, tuple(range(8))),
+            Task(4, "allreduce", 0, 0, 0.0, 10**6, (0, 2, 4, 6)))
+    job = open_flexflow(written(tmp_path, both, flat=False), circulant(8, (1, 3)))[0]
+    found = [one.work.schedule.pattern.transfers() for one in job.operations if isinstance(one.work, Communicate)]
+    assert [{(int(dst) - int(src)) % 8 for src, dst in zip(one.src, one.dst, strict=True)} for one in found] == [
+        {1, 3, 5, 7}, {2, 6}]
+    assert all(one.together for one in job.operations if isinstance(one.work, Communicate))

@@ -18,7 +18,7 @@ WHOLE = Model(chunks=1)
 
 
 @pytest.mark.table
-@pytest.mark.parametrize("ports", [1, 2, 3])
+@pytest.mark.parametrize("ports", ["1", "2", "3", "2,duplex", "3,duplex"])
 @pytest.mark.parametrize("more", ["", ",paid", ",delay=0ns"])
 @pytest.mark.parametrize(("name", "kind"), [("recursive-doubling", "reduce-scatter"), ("pairwise", "all-to-all")])
 def test_a_plan_that_is_read_again_takes_as_long(ports, more, name, kind, tmp_path):
@@ -133,15 +133,39 @@ def test_what_is_wrong_is_named(change, said, tmp_path):
         opened(tmp_path, data)
 
 
-@pytest.mark.parametrize("fabric", ["rotor:4x2,delay=10ns", "rails:2x2x2,delay=10ns", "ocs:4x2,duplex,delay=10ns"])
+@pytest.mark.parametrize("fabric", ["rotor:4x2,delay=10ns", "rails:2x2x2,delay=10ns"])
 def test_circuits_that_a_fabric_cannot_make_are_refused(fabric, tmp_path):
     with pytest.raises(WeftError, match=f"--topology ocs:4x2,delay=10ns, not {fabric}"):
         opened(tmp_path, plan(), fabric)
 
 
+@pytest.mark.parametrize("servers", [4, 5, 7])
+@pytest.mark.parametrize("ports", [2, 4])
+def test_duplex_circuits_are_both_ways_on_one_plane(servers, ports, tmp_path):
+    """A plane leaves out one of an odd number of servers, each of which has a circuit on all."""
+    fabric = from_spec(f"ocs:{servers}x{ports},duplex,circuits=rings")
+    schedule = build("ring", "all-reduce", fabric, "1KiB")
+    if servers % 2:
+        with pytest.raises(WeftError, match=f"no matchings of {ports} planes were found that have all duplex circuits"):
+            to_ocs_plan(schedule)
+        return
+    (one,) = json.loads(to_ocs_plan(schedule))["rounds"]
+    planes = [{(a, b) for a, b in some["matching"]} for some in one["configurations"]]
+    assert all({(b, a) for a, b in some} == some and len({a for a, _ in some}) == len(some) for some in planes)
+    rate = fabric.optics.rate_Bps
+    assert sum(map(len, planes)) == round(sum(fabric.bandwidth_Bps) / rate)
+
+
+def test_a_plan_that_leads_one_way_is_not_of_duplex_circuits(tmp_path):
+    with pytest.raises(WeftError, match="plane 0, round 0, has a circuit from 0 to 1 and none back: those of ocs:4x2"):
+        opened(tmp_path, plan(), "ocs:4x2,duplex,delay=10ns")
+
+
 def test_what_a_plan_cannot_hold_is_named():
-    with pytest.raises(WeftError, match="circuits are simplex and switched together"):
-        to_ocs_plan(build("ring", "all-reduce", from_spec("torus:4"), "1KiB"))
+    for fabric, why in (("torus:4", "the fabric has none"), ("ocs:8x2,per-port", "and these change one by one"),
+                        ("hybrid:8x2", "nothing beside circuits"), ("rails:4x2x2", "joins any two servers")):
+        with pytest.raises(WeftError, match=why):
+            to_ocs_plan(build("bucket", "all-reduce", from_spec(fabric), "1KiB"))
     with pytest.raises(WeftError, match="takes 2 circuits, a flow of a plan one"):
         to_ocs_plan(build("direct", "all-to-all", from_spec("ocs:8x2"), "1KiB"))
 
