@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 
 import numpy as np
@@ -203,14 +204,14 @@ def advance_to_end(
     most = total if one.program.is_healthy else FOREVER_PS
     budget = most + 1 if max_events is None else max_events
     until_ps = FOREVER_PS if one.program.delivers_heads else limit_ps  # heads are there before the run has ended
-    work, each = None, SLICE_EVENTS
+    least_end_ps, each = None, SLICE_EVENTS
     if until_ps < FOREVER_PS and total >= FEWEST_LOOKED_AT and isinstance(one, Run) and _ends(one.program):
-        work, each = work_ps(one.program), max(1, total // FIRST_LOOK)
+        least_end_ps, each = partial(one.least_end_ps, work_ps(one.program)), max(1, total // FIRST_LOOK)
     try:
         while not one.advance(some := min(budget - (before := one.events), SLICE_EVENTS, max(each, before)), until_ps):
             if one.events >= budget:
                 raise Stopped(f"stopped at the limit of {budget:,} services, at {_reached(one, total)}")
-            if one.events < before + some or (work is not None and one.least_end_ps(work) > limit_ps):
+            if one.events < before + some or (least_end_ps is not None and least_end_ps() > limit_ps):
                 raise Outrun(limit_ps)
             if progress is None:
                 count(SERVICES, one.events, total)

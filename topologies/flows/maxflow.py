@@ -267,8 +267,9 @@ def repair(begin, end, arcs, head, capacity, held, left, excess, ask, level, pat
     found by a search that ends at the nearest of them, so that small changes are repaired where they are.
 
     `capacity` (arcs or more,): capacity of each arc, 0 for the reverse ones.
-    `held` (arcs / 2 or more,): the older flow, on every arc but the reverse ones. It is one from source to sink: every other
-        node sends on what it receives, so that only the ends of arcs on which it does not fit have to be looked at.
+    `held` (arcs / 2 or more,): the older flow, on every arc but the reverse ones. It is one from source to sink: every
+        other node sends on what it receives, so that only the ends of arcs on which it does not fit have to be looked
+        at.
     `left` (arcs or more,): residual capacity of each arc; written.
     `ask` (4,): source, sink, limit, and how many arcs there are.
     `excess` (n_nodes,): scratch space.
