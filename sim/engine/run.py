@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
 from time import monotonic
 
 import numpy as np
@@ -15,8 +14,7 @@ from sim.engine.carousel import FEWEST_SERVICES, Carousel
 from sim.engine.core.state import FifoState, Service
 from sim.engine.core.status import FINISHED, NEEDS_TOKENS, OUT_OF_ORDER, PAUSED, STUCK
 from sim.program.checks import EVENT_BYTES, IN_FLIGHT, TASK_BYTES
-from sim.program.columns import work_ps
-from sim.program.contract import CLOCK_END_PS, I64, Program
+from sim.program.contract import CLOCK_END_PS, Program
 from sim.program.outcome import (
     SERVICES,
     Journal,
@@ -36,10 +34,6 @@ from topologies.units import format_size, format_time
 
 SLICE_EVENTS = 1_000_000
 """Services between two looks at the clock and at Ctrl-C: a fraction of a second."""
-
-FIRST_LOOK, FEWEST_LOOKED_AT = 16, 2**16
-"""A run with a limit on its time looks at what its servers have left to do after this part of its services, and again
-when it has begun twice as many; services below which it never does, for a look takes as long as thousands."""
 
 FOREVER_PS = CLOCK_END_PS
 
@@ -110,14 +104,6 @@ class Run:
         if status == PAUSED and self.events < goal and until_ps >= CLOCK_END_PS:
             raise past_the_clock()
         return bool(status == FINISHED)
-
-    def least_end_ps(self, work: I64) -> int:
-        """A picosecond before which the run cannot end: what its servers have left to do.
-
-        `work`: of each server in all; see `work_ps`.
-        """
-        servers = self.state.servers
-        return int((np.maximum(servers["free_ps"], self.now_ps) + work - servers["busy_ps"]).max(initial=0))
 
     def outcome(self) -> Outcome:
         """Times so far; tasks that have not started or finished have -1."""
@@ -204,14 +190,11 @@ def advance_to_end(
     most = total if one.program.is_healthy else FOREVER_PS
     budget = most + 1 if max_events is None else max_events
     until_ps = FOREVER_PS if one.program.delivers_heads else limit_ps  # heads are there before the run has ended
-    least_end_ps, each = None, SLICE_EVENTS
-    if until_ps < FOREVER_PS and total >= FEWEST_LOOKED_AT and isinstance(one, Run) and _ends(one.program):
-        least_end_ps, each = partial(one.least_end_ps, work_ps(one.program)), max(1, total // FIRST_LOOK)
     try:
-        while not one.advance(some := min(budget - (before := one.events), SLICE_EVENTS, max(each, before)), until_ps):
+        while not one.advance(some := min(budget - (before := one.events), SLICE_EVENTS), until_ps):
             if one.events >= budget:
                 raise Stopped(f"stopped at the limit of {budget:,} services, at {_reached(one, total)}")
-            if one.events < before + some or (least_end_ps is not None and least_end_ps() > limit_ps):
+            if one.events < before + some:
                 raise Outrun(limit_ps)
             if progress is None:
                 count(SERVICES, one.events, total)
@@ -223,12 +206,6 @@ def advance_to_end(
     if outcome.makespan_ps > limit_ps:
         raise Outrun(limit_ps)
     return outcome
-
-
-def _ends(program: Program) -> bool:
-    """Whether a run does all of its work, whatever happens: nothing goes wrong, and none can wait for ever."""
-    waits = program.stream_lag.size or program.pool_capacity.size or program.has_credits or program.has_nics
-    return program.is_healthy and not waits
 
 
 class _Pace:

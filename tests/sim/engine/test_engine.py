@@ -34,7 +34,7 @@ from sim.engine.policies import turns as _fifo_turns
 from sim.engine.reference.engine import run_reference
 from sim.engine.run import Run, check_size, memory_bytes, run
 from sim.program import ORDERS, PRIORITY, Cutting, Program, ProgramBuilder
-from sim.program.outcome import Deadlock, Outcome, Outrun, Progress, Stopped
+from sim.program.outcome import Deadlock, Outcome, Progress, Stopped
 from tests.oracles.general_loop.run import knows, run_general_loop
 from tests.same_runs import assert_same
 from tests.strategies import fifo_programs, pooled_fifo_programs, programs
@@ -113,39 +113,6 @@ def test_slices_give_the_same_arrays(program: Program, max_events: int, step_ps:
         until += span
     assert_same(by_events.outcome(), whole)
     assert_same(by_time.outcome(), whole)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.one_of(fifo_programs(), programs(disciplines=ORDERS)), st.integers(0, 1000), st.integers(1, 16))
-def test_a_limit_ends_what_the_reference_says_takes_longer(program: Program, thousandths: int, first: int) -> None:
-    """And nothing else, however early the work that is left tells; one that never ends does so with a limit too."""
-    try:
-        end_ps = run_reference(program).makespan_ps
-    except Deadlock:
-        end_ps = None
-    limit_ps = max(1, thousandths if end_ps is None else end_ps * thousandths // 500)
-    with mock.patch.multiple(engine, FEWEST_LOOKED_AT=0, FIRST_LOOK=first):
-        if end_ps is None:
-            with pytest.raises((Deadlock, Outrun)):
-                run(program, limit_ps=limit_ps)
-        elif end_ps <= limit_ps:
-            assert run(program, limit_ps=limit_ps).makespan_ps == end_ps
-        else:
-            with pytest.raises(Outrun):
-                run(program, limit_ps=limit_ps)
-
-
-def test_a_run_with_much_work_left_ends_before_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two servers one behind the other: the second begins late, and has as much to do as there is time in all."""
-    builder = ProgramBuilder("store-and-forward")
-    one, other = builder.server(1000), builder.server(1000)
-    first = builder.task(2_000, [(one, 1)], Cutting(chunks=2_000))
-    builder.task(98_000, [(other, 1)], Cutting(chunks=98_000), after=[first])
-    begun = Run(program := builder.build())
-    monkeypatch.setattr(engine, "_start", lambda *given: begun)
-    with pytest.raises(Outrun):
-        run(program, limit_ps=99 * 10**12)
-    assert 100_000 // engine.FIRST_LOOK <= begun.events < 10_000
 
 
 def crowd(seed: int, disciplines: tuple[str, ...] = ORDERS[:1]) -> Program:
