@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core._matches import match
+from collectives.core._matches import lanes_in_order, match
 from collectives.core.builders import by_wiring, of_kind
 from collectives.core.by_slots import WHOLE
 from collectives.core.collective import collective
@@ -143,11 +143,9 @@ def search(topology: Topology, parts: int, seed: int, runs: int, block_bytes: in
     """
     lanes, n_blocks = lanes_of(topology), topology.n_npus * parts
     ends = [(lane.dst, lane.src) if inward else (lane.src, lane.dst) for lane in lanes]
-    rates = [int(lane.rate_Bps) or Fraction(lane.rate_Bps) for lane in lanes]
-    # At least 1 ps, for a block that takes no time could leave a rank in the picosecond in which it arrives.
-    costs = [
-        max(1, lane.latency_ps + -(-block_bytes * PS_PER_S // rate)) for lane, rate in zip(lanes, rates, strict=True)
-    ]
+    kinds = [(lane.latency_ps, lane.rate_Bps) for lane in lanes]
+    cost_of = {kind: _cost_ps(block_bytes, *kind) for kind in set(kinds)}  # of few kinds
+    costs = [cost_of[kind] for kind in kinds]
     if max(costs, default=0) > MOST_PS // (n_blocks * topology.n_npus):
         slowest = max(range(len(lanes)), key=costs.__getitem__)
         names = f"{topology.node_name(lanes[slowest].src)}->{topology.node_name(lanes[slowest].dst)}"
@@ -163,15 +161,21 @@ def search(topology: Topology, parts: int, seed: int, runs: int, block_bytes: in
     return found._replace(lane=np.array(order, np.int64)[found.lane])
 
 
+def _cost_ps(block_bytes: int, latency_ps: int, rate_Bps: float) -> int:
+    """At least 1 ps, for a block that takes no time could leave a rank in the picosecond in which it arrives."""
+    return max(1, latency_ps + -(-block_bytes * PS_PER_S // (int(rate_Bps) or Fraction(rate_Bps))))
+
+
 @lru_cache(maxsize=2)
 def _best(
     n: int, n_blocks: int, ends: tuple[tuple[int, int], ...], costs: tuple[int, ...], seed: int, runs: int
 ) -> Matches:
     """The best of several runs; the first where an NPU cannot be reached."""
     total, found = n_blocks * (n - 1), []
+    lanes = lanes_in_order(n, ends, costs)
     for run in range(runs):
         tell = partial(_count, run * total, runs * total)
-        found.append(match(n, n_blocks, ends, costs, np.random.default_rng([seed, run]), tell))
+        found.append(match(n, n_blocks, lanes, np.random.default_rng([seed, run]), tell))
         if found[0].lane.size < total:
             break
     return min(found, key=lambda matches: int(matches.end_ps.max(initial=0)))

@@ -219,17 +219,15 @@ class Matches(NamedTuple):
 
 
 def match(
-    n: int, n_blocks: int, ends: Sequence[tuple[int, int]], costs_ps: Sequence[int], rng: "np.random.Generator",
-    tell: Callable[[int], None],
+    n: int, n_blocks: int, lanes: Lanes, rng: "np.random.Generator", tell: Callable[[int], None]
 ) -> Matches:
     """Send every block to all NPUs: whenever a lane is free, the rarest block that its end lacks.
 
     Block b starts at NPU b modulo n. Where an NPU cannot be reached, there are fewer than n_blocks * (n - 1) matches.
 
-    `ends`, `costs_ps`: of each lane its source and destination, and the time that a block takes, at least 1.
     `tell`: called with the number of matches, from time to time.
     """
-    lanes, s = _lanes(n, ends, costs_ps), _nothing_sent(n, n_blocks, len(ends))
+    s = _nothing_sent(n, n_blocks, lanes.src.size)
     left, done = s.draws[:0], False
     while not done:
         s.draws[: left.size] = left
@@ -242,7 +240,8 @@ def match(
     return Matches(lane, block, start, start + lanes.cost_ps[lane])
 
 
-def _lanes(n: int, ends: Sequence[tuple[int, int]], costs_ps: Sequence[int]) -> Lanes:
+def lanes_in_order(n: int, ends: Sequence[tuple[int, int]], costs_ps: Sequence[int]) -> Lanes:
+    """Lanes by their sources and destinations, and the time that a block takes on each, at least 1."""
     src, dst = np.array(ends, np.int64).reshape(-1, 2).T.copy()
     ptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(src, minlength=n))))
     return Lanes(src, dst, np.array(costs_ps, np.int64), ptr, np.argsort(src, kind="stable"))

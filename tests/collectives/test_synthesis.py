@@ -10,7 +10,7 @@ import pytest
 
 from collectives import build, synthesis
 from collectives.core import _matches
-from collectives.core._matches import Matches, match
+from collectives.core._matches import Matches, lanes_in_order, match
 from collectives.core.proof import ScheduleError
 from collectives.core.sends import SendList
 from collectives.core.transfers import Transfers
@@ -36,7 +36,8 @@ def rows(found: Matches) -> list[tuple[int, ...]]:
 def compiled(
     n: int, n_blocks: int, ends: Sequence[tuple[int, int]], costs: Sequence[int], seed: int = 7
 ) -> list[tuple[int, ...]]:
-    return rows(match(n, n_blocks, ends, costs, np.random.default_rng(seed), lambda found: None))
+    lanes = lanes_in_order(n, ends, costs)
+    return rows(match(n, n_blocks, lanes, np.random.default_rng(seed), lambda found: None))
 
 
 def plain(
@@ -75,10 +76,10 @@ def test_random_numbers_are_one_stream_however_many_are_drawn_at_a_time(
     draws: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     t = from_spec("random-regular:12x3")
-    given = t.n_npus, t.n_npus * 11, *network(t, 1000, False)
-    at_once, told = compiled(*given), list[int]()
+    lanes = network(t, 1000, False)
+    at_once, told = compiled(t.n_npus, t.n_npus * 11, *lanes), list[int]()
     monkeypatch.setattr(_matches, "DRAWS", draws)
-    found = match(*given, np.random.default_rng(7), told.append)
+    found = match(t.n_npus, t.n_npus * 11, lanes_in_order(t.n_npus, *lanes), np.random.default_rng(7), told.append)
     assert rows(found) == at_once
     assert len(told) > 10 and told == sorted(told) and told[-1] == len(at_once)
 

@@ -7,13 +7,14 @@ last: an array, unlike a linked list, lets the processor load the next arc while
 beyond 64 bits the functions also run as plain Python (`augment.py_func`) on arrays of Python integers.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from topologies.compiled import cached
+from topologies.compiled import cached, held
 from topologies.stages import count
 
 LARGEST = 2**61
@@ -43,7 +44,9 @@ class FlowNetwork:
         self._room = [np.zeros(n_nodes, np.int64) for _ in range(4)]
         self._excess = np.zeros(n_nodes, self._type)
         self._register = np.zeros(REGISTERS, np.int64)
+        self._ask = np.zeros(4, self._type)  # source, sink, limit, arcs
         self._held: dict[int, npt.NDArray[Any]] = {}
+        self._calls: dict[int | None, Callable[[], Any]] = {}  # repairs by key, and the augmentation; of these arrays
         self._n_arcs = 0
         self.capacity = np.zeros(64, self._type)
         """Capacity of each arc; may be changed between flows for arcs returned by `add`. Reverse arcs have 0."""
@@ -72,6 +75,7 @@ class FlowNetwork:
         if many >= ROOM and many & (many - 1) == 0:
             if self._n_places + 2 * many > self._arcs.size:
                 self._arcs = _wider(self._arcs, 2 * many)
+                self._calls.clear()
             self._arcs[self._n_places : self._n_places + many] = self._arcs[begin:end]
             self._begin[node], end = self._n_places, self._n_places + many
             self._n_places += 2 * many
@@ -86,6 +90,7 @@ class FlowNetwork:
         self._n_places += ROOM
         self._room = [np.zeros(self.n_nodes, np.int64) for _ in range(4)]
         self._excess = np.zeros(self.n_nodes, self._type)
+        self._calls.clear()
         return self.n_nodes - 1
 
     def flow(self, source: int, sink: int, limit: int) -> int:
@@ -96,19 +101,23 @@ class FlowNetwork:
     def flow_again(self, key: int, source: int, sink: int, limit: int) -> int:
         """The same as `flow`, in less time if capacities have changed little since the last flow with this key."""
         n = self._n_arcs
-        held = self._held.get(key)
-        if held is None or held.size < n // 2:
-            before, held = held, np.zeros(self._head.size // 2, self._type)
-            held[: 0 if before is None else before.size] = 0 if before is None else before
-            self._held[key] = held
-        level, _, queue, path = self._room
-        value = int(self._repair(
-            self._begin, self._end, self._arcs, self._head[:n], self.capacity[:n], held, self._left[:n], self._excess,
-            source, sink, level, path, queue,
-        ))
+        older = self._held.get(key)
+        if older is None or older.size < n // 2:
+            before, older = older, np.zeros(self._head.size // 2, self._type)
+            older[: 0 if before is None else before.size] = 0 if before is None else before
+            self._held[key] = older
+            self._calls.pop(key, None)
+        if key not in self._calls:
+            level, _, queue, path = self._room
+            self._calls[key] = held(
+                self._repair, self._begin, self._end, self._arcs, self._head, self.capacity, older, self._left,
+                self._excess, self._ask, level, path, queue,
+            )
+        self._ask[:] = source, sink, limit, n
+        value = int(self._calls[key]())
         if value < limit:
             value += self._augmented(source, sink, limit - value)
-        held[: n // 2] = self._left[1:n:2]
+        older[: n // 2] = self._left[1:n:2]
         return min(value, limit)
 
     def further(self, arcs: list[int], source: int, sink: int, limit: int) -> int:
@@ -122,13 +131,16 @@ class FlowNetwork:
 
     def _augmented(self, source: int, sink: int, limit: int) -> int:
         """What can still be pushed through what is left, at most `limit`."""
-        n, pushed = self._n_arcs, 0
+        if None not in self._calls:
+            self._calls[None] = held(
+                self._augment, self._begin, self._end, self._arcs, self._head, self._left, self._ask, *self._room,
+                self._register,
+            )
+        call, pushed = self._calls[None], 0
         self._register[:] = 0
         while True:
-            pushed += int(self._augment(
-                self._begin, self._end, self._arcs, self._head[:n], self._left[:n], source, sink, limit - pushed,
-                *self._room, self._register,
-            ))
+            self._ask[:] = source, sink, limit - pushed, self._n_arcs
+            pushed += int(call())
             if not self._register.any():
                 return pushed
             count("units of a maximum flow", pushed, limit)  # also where Ctrl-C is heard
@@ -144,6 +156,7 @@ class FlowNetwork:
     def _grow(self) -> None:
         for name in ("_head", "_left", "capacity"):
             setattr(self, name, _wider(getattr(self, name), 0))
+        self._calls.clear()
 
 
 def _wider(old: npt.NDArray[Any], more: int) -> npt.NDArray[Any]:
@@ -164,19 +177,21 @@ _jit = partial(cached, nogil=True, _nrt=False)
 
 
 @_jit
-def augment(begin, end, arcs, head, left, source, sink, limit, level, current, queue, path, register):  # type: ignore[no-untyped-def]  # jitted
+def augment(begin, end, arcs, head, left, ask, level, current, queue, path, register):  # type: ignore[no-untyped-def]  # jitted
     """Push at most `limit` from source to sink; returns the amount pushed.
 
     If `register[PAUSED]` is set on return, it is to be called again, with what is left of the limit and nothing else
     changed: it goes on where it was.
 
     `begin`, `end` (n_nodes,): where the arcs that leave each node stand in `arcs`.
-    `head` (n_arcs,): head node of an arc.
-    `left` (n_arcs,): residual capacity of each arc; updated.
+    `head` (arcs or more,): head node of an arc.
+    `left` (arcs or more,): residual capacity of each arc; updated.
+    `ask` (4,): source, sink, limit, and how many arcs there are.
     `level`, `current`, `queue`, `path` (n_nodes,): scratch space. If less than `limit` was pushed, the nodes with level
         >= 0 are the source side of the minimum cut closest to the source.
     `register` (REGISTERS,): as above; zeros at first, and when it is done.
     """
+    source, sink, limit = ask[0], ask[1], ask[2]
     pushed, patience = limit * 0, PATIENCE
     while pushed < limit:
         if register[PAUSED] == 0:
@@ -244,23 +259,26 @@ def augment(begin, end, arcs, head, left, source, sink, limit, level, current, q
 
 
 @_jit
-def repair(begin, end, arcs, head, capacity, held, left, excess, source, sink, level, path, queue):  # type: ignore[no-untyped-def]  # jitted
+def repair(begin, end, arcs, head, capacity, held, left, excess, ask, level, path, queue):  # type: ignore[no-untyped-def]  # jitted
     """Make a flow of other capacities one of these; returns the amount that still arrives at the sink.
 
     What does not fit any more is cut off. Where a node then receives more than it sends, the rest goes on to the sink
     or to a node that lacks it, or back; what a node still lacks comes from the source, or is not sent on. Each path is
     found by a search that ends at the nearest of them, so that small changes are repaired where they are.
 
-    `capacity` (n_arcs,): capacity of each arc, 0 for the reverse ones.
-    `held` (n_arcs / 2,): the older flow, on every arc but the reverse ones. It is one from source to sink: every other
-        node sends on what it receives, so that only the ends of arcs on which it does not fit have to be looked at.
-    `left` (n_arcs,): residual capacity of each arc; written.
+    `capacity` (arcs or more,): capacity of each arc, 0 for the reverse ones.
+    `held` (arcs / 2 or more,): the older flow, on every arc but the reverse ones. It is one from source to sink: every
+        other node sends on what it receives, so that only the ends of arcs on which it does not fit have to be looked
+        at.
+    `left` (arcs or more,): residual capacity of each arc; written.
+    `ask` (4,): source, sink, limit, and how many arcs there are.
     `excess` (n_nodes,): scratch space.
     `level`, `path`, `queue` (n_nodes,): scratch space.
     """
+    source, sink = ask[0], ask[1]
     for node in range(len(excess)):
         excess[node] = 0
-    for arc in range(0, len(left), 2):
+    for arc in range(0, ask[3], 2):
         flow, room = held[arc >> 1], capacity[arc]
         if flow > room:
             excess[head[arc]] -= flow - room
