@@ -116,7 +116,7 @@ class UpDownRouter:
         The given one where places move in no way that switches can follow.
         """
         t, image = self.tiers, nodes.copy()
-        npu, moved = np.arange(t.n_npus), nodes[: t.n_npus]
+        npu, moved = np.arange(t.n_npus), nodes[: t.n_npus].astype(np.int64)
         (place, edge), (to_place, to_edge) = _by_place(t, npu), _by_place(t, moved)
         up, to_up = place % t.ups, to_place % t.ups
         image[t.edge_of(npu)] = t.edge_of(moved)

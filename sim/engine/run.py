@@ -206,13 +206,13 @@ def advance_to_end(
     most = total if one.program.is_healthy else FOREVER_PS
     budget = most + 1 if max_events is None else max_events
     until_ps = FOREVER_PS if one.program.delivers_heads else limit_ps  # heads are there before the run has ended
-    is_limited = until_ps < FOREVER_PS and isinstance(one, Run)
-    most_events = LIMITED_EVENTS if is_limited else SLICE_EVENTS
+    limited = one if isinstance(one, Run) and until_ps < FOREVER_PS else None
+    most_events = LIMITED_EVENTS if limited else SLICE_EVENTS
     try:
         while not one.advance(some := min(budget - (before := one.events), most_events), until_ps):
             if one.events >= budget:
                 raise Stopped(f"stopped at the limit of {budget:,} services, at {_reached(one, total)}")
-            if one.events < before + some or (is_limited and one.least_ps() > until_ps):
+            if one.events < before + some or (limited and limited.least_ps() > until_ps):
                 raise Outrun(limit_ps)
             if progress is None:
                 count(SERVICES, one.events, total)
