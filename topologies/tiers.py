@@ -12,7 +12,9 @@ from topologies.checks import Count, WeftError, checked
 from topologies.core.extents import check_memory
 from topologies.core.links import MOST_KEPT_NODES, Links, at_tier_rates, in_tiers
 from topologies.core.paths import Ints, Paths, routed
+from topologies.core.reduction_units import unit_of
 from topologies.core.routing import ShortestPathRouter, hash64
+from topologies.core.symmetry import Permutation
 from topologies.core.topology import Topology
 
 
@@ -107,6 +109,24 @@ class UpDownRouter:
         hop = np.arange(route.size) - ptr[route]
         tail, head = nodes[order[route, hop], route], nodes[order[route, hop + 1], route]
         return Paths(ptr, topology.link_ids(tail, head), pair)
+
+    def followed(self, topology: Topology, nodes: Permutation) -> Permutation:
+        """A permutation that moves NPUs alike, and switches so that routes by place go over those of their images.
+
+        The given one where places move in no way that switches can follow.
+        """
+        t, image = self.tiers, nodes.copy()
+        npu, moved = np.arange(t.n_npus), nodes[: t.n_npus].astype(np.int64)
+        (place, edge), (to_place, to_edge) = _by_place(t, npu), _by_place(t, moved)
+        up, to_up = place % t.ups, to_place % t.ups
+        image[t.edge_of(npu)] = t.edge_of(moved)
+        image[t.first_up + t.pod_of(npu) * t.ups + up] = t.first_up + t.pod_of(moved) * t.ups + to_up
+        if t.cores:
+            image[t.first_core + up * t.cores + edge % t.cores] = t.first_core + to_up * t.cores + to_edge % t.cores
+        unit = unit_of(topology)
+        reduces = np.flatnonzero(unit != np.arange(unit.size))
+        image[unit[reduces]] = unit[image[reduces]]
+        return image if np.array_equal(np.sort(image), np.arange(image.size)) else nodes
 
 
 def _by_place(tiers: Tiers, npu: Ints) -> tuple[Ints, Ints]:

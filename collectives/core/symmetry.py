@@ -17,6 +17,7 @@ from topologies.checks import checked, told
 from topologies.core.rateless import digest
 from topologies.core.symmetry import Permutation, link_permutation, translation
 from topologies.text.brief import one_line
+from topologies.tiers import UpDownRouter
 
 Alternative = Sequence[Permutation | None]
 """Permutations of the nodes, (n_nodes,) int32 each, that belong together; None is never an automorphism."""
@@ -151,7 +152,9 @@ def _action(topology: Topology, nodes: Permutation | None) -> Action | None:
         return None
     known, key = _KNOWN.setdefault(topology, {}), digest("nodes", nodes)
     if key not in known:
-        links = link_permutation(topology, nodes)
+        router = topology.router
+        moved = router.followed(topology, nodes) if isinstance(router, UpDownRouter) else nodes
+        links = link_permutation(topology, moved)
         known.pop(next(iter(known)) if len(known) >= MOST_KNOWN else key, None)
         known[key] = None if links is None else Action(nodes[None, : topology.n_npus].astype(np.int32), links)
     return known[key]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cached_property
 from time import monotonic
 
 import numpy as np
@@ -14,7 +15,8 @@ from sim.engine.carousel import FEWEST_SERVICES, Carousel
 from sim.engine.core.state import FifoState, Service
 from sim.engine.core.status import FINISHED, NEEDS_TOKENS, OUT_OF_ORDER, PAUSED, STUCK
 from sim.program.checks import EVENT_BYTES, IN_FLIGHT, TASK_BYTES
-from sim.program.contract import CLOCK_END_PS, Program
+from sim.program.columns import work_ps
+from sim.program.contract import CLOCK_END_PS, I64, Program
 from sim.program.outcome import (
     SERVICES,
     Journal,
@@ -34,6 +36,9 @@ from topologies.units import format_size, format_time
 
 SLICE_EVENTS = 1_000_000
 """Services between two looks at the clock and at Ctrl-C: a fraction of a second."""
+
+LIMITED_EVENTS = 2**17
+"""The same of a run with a limit of time, after which what its servers still have to do is added up."""
 
 FOREVER_PS = CLOCK_END_PS
 
@@ -104,6 +109,17 @@ class Run:
         if status == PAUSED and self.events < goal and until_ps >= CLOCK_END_PS:
             raise past_the_clock()
         return bool(status == FINISHED)
+
+    @cached_property
+    def _work_ps(self) -> I64:
+        return work_ps(self.program)
+
+    def least_ps(self) -> int:
+        """Lower bound on the end, for each server has the rest of its work ahead; 0 with NICs, or with faults."""
+        if self.program.has_nics or not self.program.is_healthy:
+            return 0
+        left_ps, free_ps = self._work_ps - self.state.busy_ps, self.state.servers["free_ps"]
+        return int(((np.maximum(free_ps, self.now_ps) + left_ps) * (left_ps > 0)).max(initial=0))
 
     def outcome(self) -> Outcome:
         """Times so far; tasks that have not started or finished have -1."""
@@ -190,11 +206,13 @@ def advance_to_end(
     most = total if one.program.is_healthy else FOREVER_PS
     budget = most + 1 if max_events is None else max_events
     until_ps = FOREVER_PS if one.program.delivers_heads else limit_ps  # heads are there before the run has ended
+    limited = one if isinstance(one, Run) and until_ps < FOREVER_PS else None
+    most_events = LIMITED_EVENTS if limited else SLICE_EVENTS
     try:
-        while not one.advance(some := min(budget - (before := one.events), SLICE_EVENTS), until_ps):
+        while not one.advance(some := min(budget - (before := one.events), most_events), until_ps):
             if one.events >= budget:
                 raise Stopped(f"stopped at the limit of {budget:,} services, at {_reached(one, total)}")
-            if one.events < before + some:
+            if one.events < before + some or (limited and limited.least_ps() > until_ps):
                 raise Outrun(limit_ps)
             if progress is None:
                 count(SERVICES, one.events, total)

@@ -135,12 +135,19 @@ def _over_chunks(program: Program, cut: I64 | I32, of_chunk: I64) -> I64:
     return total
 
 
-def _by_server(program: Program, of: Callable[[I32, I64], I64]) -> I64:
-    """Sum over all crossings of each server, by the cut of the task and the server; some tasks at a time."""
-    total = np.zeros(program.n_servers, np.int64)
-    for some in blocks(program.n_tasks):
-        task, server = crossings(program, np.arange(some.start, some.stop))
-        np.add.at(total, server, of(program.task_cut[task], server))
+def _by_server(program: Program, of: Callable[[I64, I64], I64]) -> I64:
+    """Sum over all crossings of each server, by the cut of the task and the server; tasks of one kind at once."""
+    total, n_routes = np.zeros(program.n_servers, np.int64), max(program.route_ptr.size - 1, 1)
+    kinds, tasks = counted(
+        program.n_tasks, program.cut_chunks.size * n_routes,
+        lambda some: program.task_cut[some].astype(np.int64) * n_routes + program.task_route[some],
+    )
+    for some in blocks(kinds.size):
+        cut, route = np.divmod(kinds[some], n_routes)
+        first = program.route_ptr[route].astype(np.int64)
+        hops = program.route_ptr[route + 1] - first
+        server = program.hop_server[program.route_hop[ranges(first, hops)]].astype(np.int64)
+        np.add.at(total, server, of(np.repeat(cut, hops), server) * np.repeat(tasks[some], hops))
     return total
 
 

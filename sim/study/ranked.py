@@ -205,7 +205,7 @@ def _fastest(
         one = heappop(waiting)
         task, most_ps = tasks[one.at], _most_ps(rows.values())
         try:
-            if len(rows) > 1 and (one.is_long or one.floor_ps > most_ps):
+            if len(rows) > 1 and (one.is_long or one.expected_ps > most_ps):
                 left.append(one)
             elif not one.is_estimated:
                 heappush(waiting, _looked_at(task, one))
@@ -274,4 +274,5 @@ def _let_in(left: Sequence[_Waiting], rows: Collection[Row]) -> tuple[list[_Wait
     if len(rows) < 2:
         return [], [*left]
     counts = [not one.is_long and one.floor_ps <= _most_ps(rows) for one in left]
-    return [*compress(left, counts)], [one for one, is_in in zip(left, counts, strict=True) if not is_in]
+    counting = [one._replace(expected_ps=one.floor_ps) for one in compress(left, counts)]
+    return counting, [one for one, is_in in zip(left, counts, strict=True) if not is_in]

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies import SWITCH, WeftError, fat_tree, from_spec, leaf_spine
-from topologies.core.symmetry import link_permutation, translation
+from topologies.core.reduction_units import unit_of, with_reduction_units
+from topologies.core.symmetry import link_permutation, reflection, translation
 from topologies.core.ties import TIES
 from topologies.flows.cuts import flow_Bps
 
@@ -76,6 +77,45 @@ def test_translations_are_symmetries(spec):
     for dim, extent in enumerate(t.shape):
         for by in {1, extent - 1}:
             assert link_permutation(t, translation(t, dim, by)) is not None
+
+
+FOLLOWED = ["fat-tree:2", "fat-tree:4", "fat-tree:6", "fat-tree:6x2", "fat-tree:4x4", "leaf-spine:2x3x2",
+            "leaf-spine:3x5x4", "leaf-spine:6x3x2", "leaf-spine:4x1x3", "leaf-spine:3x4x1"]
+
+
+@pytest.mark.parametrize("spec", FOLLOWED)
+@pytest.mark.parametrize("tie", ["first", "alternating", "split"])
+def test_routes_go_where_the_switches_follow(spec, tie, all_pairs):
+    """The image of each route is the route of the images, for translations and for reflections of places."""
+    t = from_spec(spec)
+    src, dst = all_pairs(t.n_npus)
+    paths = t.paths(src, dst, tie)
+    for dim, extent in enumerate(t.shape):
+        moves = [translation(t, dim), *([reflection(t, dim, extent - 1)] if tie != "split" else [])]
+        for nodes in (t.router.followed(t, move) for move in moves):
+            links, wanted = link_permutation(t, nodes), t.paths(nodes[src], nodes[dst], tie)
+            if tie == "split" and (t.router.tiers.ups % t.router.tiers.hosts or t.router.tiers.hosts % 2):
+                continue  # the second way of the last place is that of a place without hosts, or the first of all
+            assert np.array_equal(links[paths.links], wanted.links)
+            assert np.array_equal(paths.ptr, wanted.ptr)
+
+
+@pytest.mark.parametrize("spec", ["fat-tree:4x3", "leaf-spine:5x2x3"])
+def test_switches_stay_where_places_that_share_one_part(spec):
+    """Three hosts take two ways up: whoever moves on by one, two that shared a way take different ones."""
+    t = from_spec(spec)
+    assert t.router.followed(t, move := translation(t, 0)) is move
+    assert link_permutation(t, t.router.followed(t, translation(t, 1))) is not None
+
+
+def test_units_that_reduce_follow_their_switches():
+    t = from_spec("fat-tree:4")
+    every = with_reduction_units(t, "10GB/s")
+    for dim in range(3):
+        nodes = every.router.followed(every, translation(every, dim))
+        assert link_permutation(every, nodes) is not None
+        assert np.array_equal(unit_of(every)[nodes[: t.n_nodes]], nodes[unit_of(every)[: t.n_nodes]])
+        assert np.array_equal(nodes[: t.n_nodes], t.router.followed(t, translation(t, dim)))
 
 
 def test_tiers_have_bandwidths_of_their_own():

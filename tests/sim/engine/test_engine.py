@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.cases import ring_all_reduce, torus_all_to_all
+from collectives import ALGORITHMS, build
 from sim.engine import loop as _fifo
 from sim.engine import run as engine
 from sim.engine import setup as fifo
@@ -33,12 +34,14 @@ from sim.engine.policies import rooms as _fifo_rooms
 from sim.engine.policies import turns as _fifo_turns
 from sim.engine.reference.engine import run_reference
 from sim.engine.run import Run, check_size, memory_bytes, run
+from sim.lower.job import lower
 from sim.program import ORDERS, PRIORITY, Cutting, Program, ProgramBuilder
-from sim.program.outcome import Deadlock, Outcome, Progress, Stopped
+from sim.program.model import Model
+from sim.program.outcome import Deadlock, Outcome, Outrun, Progress, Stopped
 from tests.oracles.general_loop.run import knows, run_general_loop
 from tests.same_runs import assert_same
 from tests.strategies import fifo_programs, pooled_fifo_programs, programs
-from topologies import WeftError
+from topologies import WeftError, from_spec
 from topologies.core import extents
 
 
@@ -360,3 +363,37 @@ def test_nothing_to_do_takes_no_time() -> None:
     builder.server(1.0)
     outcome = run(builder.build())
     assert (outcome.makespan_ps, outcome.events) == (0, 0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(programs(), st.integers(1, 7))
+def test_what_servers_still_have_to_do_is_a_bound(program: Program, some: int) -> None:
+    """It holds at every pause, never falls, and is the work of the busiest server before anything has begun."""
+    one, bounds = Run(program), []
+    try:
+        while not one.advance(some):
+            bounds.append(one.least_ps())
+    except Deadlock:
+        return
+    bounds.append(one.least_ps())
+    if one.program.is_healthy and not one.program.has_nics:
+        assert Run(program).least_ps() == int(one.state.busy_ps.max(initial=0))
+    assert bounds == sorted(bounds) or not bounds[-1]
+    assert program.delivers_heads or max(bounds) <= one.outcome().makespan_ps
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if "all-reduce" in ALGORITHMS[name].functions])
+@pytest.mark.parametrize("fabric", ["ring:7", "torus:4x3", "fat-tree:4x3", "leaf-spine:3x5x2"])
+def test_a_run_that_cannot_end_in_time_ends_early(name: str, fabric: str) -> None:
+    """With a limit that it just keeps it ends, and with any shorter one does not, whenever it is looked at."""
+    try:
+        program = lower(build(name, "all-reduce", from_spec(fabric), "77777B"), Model(chunks=3)).program
+    except WeftError:
+        return
+    whole = run(program)
+    with mock.patch.object(engine, "LIMITED_EVENTS", 5):
+        assert run(program, limit_ps=whole.makespan_ps).makespan_ps == whole.makespan_ps
+        for limit_ps in (whole.makespan_ps - 1, whole.makespan_ps * 9 // 10, int(whole.busy_ps.max())):
+            if limit_ps < whole.makespan_ps:
+                with pytest.raises(Outrun):
+                    run(program, limit_ps=limit_ps)

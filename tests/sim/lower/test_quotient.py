@@ -37,6 +37,11 @@ CASES = [
     ("recursive-doubling", "all-reduce", "torus:8x8", "bandwidth"),
     ("recursive-doubling", "all-reduce", "torus:8x4", "latency"),
     ("mirrored-recursive-doubling", "all-reduce", "torus:8x8", "bandwidth"),
+    ("direct", "all-reduce", "fat-tree:4", None),
+    ("direct", "all-to-all", "fat-tree:6x2", None),
+    ("recursive-multiplying", "all-reduce", "leaf-spine:5x8x5", "bandwidth"),
+    ("swing", "all-reduce", "fat-tree:4", "bandwidth"),
+    ("mirrored-recursive-doubling", "all-reduce", "leaf-spine:8x4x8", "bandwidth"),
 ]
 MODELS = {
     "cut-through": Model(chunks=3),
@@ -72,7 +77,9 @@ def test_the_quotient_is_the_full_run(
     ("algorithm", "topology", "few"),
     [
         ("swing", "torus:8x8", 1), ("bucket", "torus:8x8", 1), ("ring", "torus:8x8", 1),
-        ("recursive-doubling", "torus:8", 4),
+        ("recursive-doubling", "torus:8", 4), ("direct", "fat-tree:4", 1), ("trivance", "fat-tree:4", 1),
+        ("recursive-multiplying", "leaf-spine:5x8x5", 1), ("swing", "fat-tree:4", 1), ("bucket", "fat-tree:6x2", 1),
+        ("direct", "leaf-spine:3x5x4", 1),
     ],
 )
 def test_how_few_representatives(algorithm: str, topology: str, few: int) -> None:
