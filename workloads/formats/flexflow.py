@@ -100,8 +100,8 @@ def _job(tasks: Sequence[Task], topology: Topology, name: str, algorithms: Named
                                                npus=[task.server], after=after)
         elif len(task.following) > 1 and task.size_bytes:
             if task.time_ms:
-                name = f"{LOCAL_SUM} {task.number}"
-                after = [job.compute(name, round(task.time_ms * _PS_PER_MS), kind=LOCAL_SUM, stream=name,
+                own = f"{LOCAL_SUM} {task.number}"
+                after = [job.compute(own, round(task.time_ms * _PS_PER_MS), kind=LOCAL_SUM, stream=own,
                                      npus=task.following, after=after)]
             if algorithms:
                 chosen.add(job, label, "all-reduce", task.size_bytes, task.following, after, together=True)
