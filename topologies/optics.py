@@ -437,7 +437,7 @@ def joining(fabric: Topology, pairs: Collection[Pair]) -> Topology | None:
     many pairs as there are ports for, the nearest first. Else None where a server has more of them than ports.
     """
     optics, n = _of(fabric)
-    of_servers = frozenset(pair for pair in pairs if max(pair) < n)  # what goes to a switch or comes from it has links
+    of_servers = frozenset(pair for pair in pairs if max(pair) < fabric.n_npus)  # to and from switches there are links
     joined = _joined(optics._replace(rate_Bps=0.0), n, n < fabric.n_nodes and optics.rails == 1, of_servers)
     return None if joined is None else between(fabric, *joined)
 

@@ -108,3 +108,12 @@ def test_delays_are_kept_apart():
 def test_bad_input_is_named(call, message):
     with pytest.raises(WeftError, match=message):
         call()
+
+
+def test_what_goes_to_a_switch_or_comes_from_it_asks_for_no_circuit() -> None:
+    """Beside a packet switch; on rails the numbers of GPUs exceed those of boxes, and theirs are joined."""
+    fabric = from_spec("hybrid:5x2,delay=2us")
+    with_switch, without = joining(fabric, {(0, 3), (2, 5), (5, 4)}), joining(fabric, {(0, 3)})
+    assert with_switch is not None and without is not None and with_switch.name == without.name
+    rails = joining(from_spec("rails:3x4,delay=1us"), {(11, 3)})
+    assert rails is not None and rails.paths(np.array([11]), np.array([3])).links.size
