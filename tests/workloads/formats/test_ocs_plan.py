@@ -162,7 +162,7 @@ def test_a_plan_that_leads_one_way_is_not_of_duplex_circuits(tmp_path):
 
 
 def test_what_a_plan_cannot_hold_is_named():
-    for fabric, why in (("torus:4", "the fabric has none"), ("ocs:8x2,per-port", "and these change one by one"),
+    for fabric, why in (("torus:4", "the fabric has none"), ("ocs:8x2,per-port", "and per-port ones change one by one"),
                         ("hybrid:8x2", "nothing beside circuits"), ("rails:4x2x2", "joins any two servers")):
         with pytest.raises(WeftError, match=why):
             to_ocs_plan(build("bucket", "all-reduce", from_spec(fabric), "1KiB"))
