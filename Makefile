@@ -8,6 +8,7 @@ ROOMS := topologies collectives workloads sim
 SHARE ?= 16
 SECONDS ?= 0.1
 COVERED_SECONDS ?= 0.25
+DEAREST ?= 3.5
 LEAST ?= 12000
 PART ?= 0
 PARTS ?= 1
@@ -45,7 +46,7 @@ endif
 
 test-rest:  ## of the same, what `make coverage` and `make fresh` leave out; PARTS=3 PART=7 runs the seventh third of it
 	$(MAKE) test-all LEAST=$$((7000 / $(PARTS))) \
-	  MORE="--rest --sample $(SHARE) --seconds $(COVERED_SECONDS) --part $(PART)/$(PARTS) $(addprefix --drawn-anew=,$(DRAWN))"
+	  MORE="--rest --sample $(SHARE) --seconds $(COVERED_SECONDS) --dearest $(DEAREST) --part $(PART)/$(PARTS) $(addprefix --drawn-anew=,$(DRAWN))"
 
 test-browser: $(STAMP)  ## the report in a real Chromium, installed where there is none (Debian, root)
 	$(if $(CHROMIUM),,apt-get update && apt-get install --yes chromium)
@@ -69,7 +70,7 @@ lint: $(STAMP)
 	$(BIN)/mypy $(ROOMS)
 
 coverage: ready test-nojit  ## the sample of `make test` again; fails where a room has fewer of its lines covered than its floor
-	$(MAKE) test SECONDS=$(COVERED_SECONDS) MORE="$(COVERED) --cov-append"
+	$(MAKE) test SECONDS=$(COVERED_SECONDS) MORE="--dearest $(DEAREST) $(COVERED) --cov-append"
 	failed=0; for floor in $(FLOORS); do room=$${floor%=*}; echo "$$room:"; \
 	  $(BIN)/coverage report --include="$$room/*" --skip-covered --sort=cover --precision=1 --fail-under=$${floor#*=} \
 	  || failed=1; done; exit $$failed

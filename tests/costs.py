@@ -2,7 +2,8 @@
 
 `tests/costs.txt` has a line for each test function that takes more than `LISTED` CPU seconds in a sample: seconds a
 case, and its name; `make costs` writes it anew. `--seconds S` of a sample keeps of such a function as many cases as S
-seconds pay for; one at least, unless that takes more than `DEAREST` times S. A hypothesis test draws fewer examples.
+seconds pay for; one at least, unless that takes more than `--dearest` seconds, `DEAREST` times S where not given. A
+hypothesis test draws fewer examples.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ def read() -> dict[str, float]:
     return {name: float(seconds) for seconds, name in (line.split(maxsplit=1) for line in lines)}
 
 
-def affordable(seconds: float, cost: float) -> int:
-    """How many cases of `cost` seconds a function may run in `seconds`."""
-    return int(min(seconds, 1e9) // cost) or int(cost <= DEAREST * seconds)
+def affordable(seconds: float, cost: float, dearest: float | None = None) -> int:
+    """How many cases of `cost` seconds a function may run in `seconds`; one, where it takes at most `dearest`."""
+    return int(min(seconds, 1e9) // cost) or int(cost <= (DEAREST * seconds if dearest is None else dearest))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -11,7 +11,7 @@ same lines. `--sample K` keeps of each table
 
 Of each hypothesis test it draws 2 in K of the examples, but 80 / K at least. Tests with the mark `full` are left out
 whole, but for `--keep-full`; a light test stands beside each. `--seconds S` keeps of a dear function what S seconds pay
-for (`tests/costs.py`). The last lines of a run say how much was left to
+for, or one case of at most `--dearest D` (`tests/costs.py`). The last lines of a run say how much was left to
 `make test-all`. `--rest` turns it around: what such a sample leaves out, and tests of which it draws fewer examples,
 with all of them, so that a sample and its rest are every test. `--drawn-anew` leaves to `make fresh` what it draws;
 `--part K/N` takes one N-th of the rest, the K-th modulo N.
@@ -53,6 +53,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--sample", type=int, metavar="K", help="of each table one case in K, and more")
     group.addoption("--seconds", type=float, metavar="S", default=math.inf,
                     help="of a sample, CPU seconds for each test function")
+    group.addoption("--dearest", type=float, metavar="D",
+                    help="of a sample, CPU seconds of a case that is run where S do not pay for it (3.5 S)")
     group.addoption("--keep-full", action="store_true", help="of a sample, keep the tests with the mark `full`")
     group.addoption("--rest", action="store_true", help="of --sample, what it leaves out")
     group.addoption("--drawn-anew", action="append", default=[], metavar="PATH",
@@ -81,7 +83,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not share:
         return
     seconds = config.getoption("--seconds")
-    left = _left_out(items, share, config.getoption("--keep-full"), seconds)
+    left = _left_out(items, share, config.getoption("--keep-full"), seconds, config.getoption("--dearest"))
     out = {item for some in left.values() for item in some}
     if config.getoption("--rest"):
         anew = [(config.rootpath / path).resolve() for path in config.getoption("--drawn-anew")]
@@ -100,7 +102,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in out]
 
 
-def _left_out(items: list[pytest.Item], share: int, keeps_full: bool, seconds: float) -> dict[str, list[pytest.Item]]:
+def _left_out(
+    items: list[pytest.Item], share: int, keeps_full: bool, seconds: float, dearest: float | None
+) -> dict[str, list[pytest.Item]]:
     """What a sample leaves out, by kind."""
     full = set() if keeps_full else {item for item in items if item.get_closest_marker("full")}
     functions: dict[str, list[pytest.Item]] = defaultdict(list)
@@ -110,7 +114,7 @@ def _left_out(items: list[pytest.Item], share: int, keeps_full: bool, seconds: f
     sampled = {
         name: sample(some, share) if some[0].get_closest_marker("table") else some for name, some in functions.items()
     }
-    paid = {name: some[: _paid(name, some[0], seconds)] for name, some in sampled.items()}
+    paid = {name: some[: _paid(name, some[0], seconds, dearest)] for name, some in sampled.items()}
     return {
         "full": list(full),
         "table": [item for name, some in functions.items() for item in set(some).difference(sampled[name])],
@@ -118,10 +122,10 @@ def _left_out(items: list[pytest.Item], share: int, keeps_full: bool, seconds: f
     }
 
 
-def _paid(name: str, item: pytest.Item, seconds: float) -> int | None:
+def _paid(name: str, item: pytest.Item, seconds: float, dearest: float | None) -> int | None:
     """How many of a function's sampled cases are kept; None for all."""
     cost = COSTS.get(name)
-    return None if cost is None or _drawing(item) is not None else costs.affordable(seconds, cost)
+    return None if cost is None or _drawing(item) is not None else costs.affordable(seconds, cost, dearest)
 
 
 def _table_of(item: pytest.Item) -> str:

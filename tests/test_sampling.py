@@ -113,6 +113,7 @@ def test_no_table_is_left_out_whole() -> None:
 )
 def test_a_function_runs_what_its_seconds_pay_for(seconds: float, cost: float, cases: int) -> None:
     assert affordable(seconds, cost) == cases
+    assert affordable(seconds, cost, dearest=cost) == max(cases, 1)
 
 
 def test_costs_are_the_mean_of_the_cases_of_dear_functions() -> None:
