@@ -463,6 +463,9 @@ def kind_of(hint: Any) -> Kind:
     if hint in (Any, object) or isinstance(hint, TypeVar):
         return UNCHECKED
     origin, arguments = get_origin(hint), get_args(hint)
+    alias = origin or hint
+    if hasattr(alias, "__value__"):  # of Python 3.12's `type`, as numpy has NDArray there
+        return kind_of(alias.__value__[arguments] if arguments else alias.__value__)
     if origin is Annotated:
         return next((one for one in hint.__metadata__ if hasattr(one, "read")), kind_of(arguments[0]))
     if origin in (Union, types.UnionType):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from topologies import WeftError, ring
+from topologies import WeftError, ring, torus
 from topologies.checks import checked
+from topologies.flows.load import link_loads
 
 
 def test_messages_are_one_line_of_bounded_length() -> None:
@@ -20,6 +22,15 @@ def test_messages_are_one_line_of_bounded_length() -> None:
 def test_links_are_changed_by_arrays_of_numbers() -> None:
     with pytest.raises(WeftError, match="bandwidth_Bps is '400Gb/s': give an array of numbers"):
         ring(4).with_links(bandwidth_Bps="400Gb/s")  # type: ignore[arg-type]  # what is rejected
+
+
+def test_arrays_are_checked_whatever_numpy_calls_them() -> None:
+    """NDArray is an alias by `type` from Python 3.12 on, and in 3.11 not."""
+    ends = np.array([0.5, 1])
+    with pytest.raises(WeftError, match=r"src is .*: give an array of integers"):
+        link_loads(torus((2, 3)), ends, ends, 1.0)
+    with pytest.raises(WeftError, match="size_bytes is 'x': give a number or a sequence"):
+        link_loads(torus((2, 3)), np.array([0]), np.array([1]), "x")  # type: ignore[arg-type]  # what is rejected
 
 
 def test_an_item_of_an_item_is_named_by_both_places() -> None:

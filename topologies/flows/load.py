@@ -4,6 +4,8 @@ The latter is edge betweenness: U. Brandes, "A faster algorithm for betweenness 
 accumulation).
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,7 +18,8 @@ Floats = npt.NDArray[np.float64]
 
 @checked
 def link_loads(
-    topology: Topology, src: IntArray, dst: IntArray, size_bytes: npt.ArrayLike, tie: str = "first", seed: int = 0
+    topology: Topology, src: IntArray, dst: IntArray, size_bytes: float | Sequence[float] | Floats, tie: str = "first",
+    seed: int = 0,
 ) -> Floats:
     """Bytes that cross each link when every pair sends along its routes.
 
