@@ -1,7 +1,10 @@
 """Other values of flags, tried where that is cheap: defaults that decide who is first, and what narrows a range."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from collectives import ALGORITHMS, algorithm, in_network
 from collectives.formats.names import called
@@ -9,7 +12,16 @@ from collectives.registry import REDUCING
 from sim.how import How
 from sim.program.model_options import DEFAULT_CHUNKS, LEFT_OPEN
 from sim.program.outcome import Deadlock
-from sim.study.points import SPREAD_SERVICES, Task, compute, numbers_of_trees, simulate_point, topology_of
+from sim.study.points import (
+    SPREAD_SERVICES,
+    Task,
+    compute,
+    lowered,
+    numbers_of_trees,
+    ready_point,
+    simulate_point,
+    topology_of,
+)
 from sim.study.spec import Spec
 from sim.study.tables import Row, range_words, tied_with, time_text, width_of
 from sim.why.spread import RUNS
@@ -29,6 +41,7 @@ class Alternative(NamedTuple):
     spec: Spec
     names: frozenset[str]  # algorithms whose times it changes
     told: frozenset[str] = frozenset()  # of these, those whose times are told where they are longer, too
+    shared: Spec | None = None  # as given, where it is about routes that might be others, or have links in common
 
 
 def deciding_defaults(spec: Spec, topology: Topology, rows: Sequence[Row], how: How = How()) -> list[str]:
@@ -58,7 +71,7 @@ def _of_turns(spec: Spec, rows: Sequence[Row]) -> Iterator[Alternative]:
     )
     if near and spec.model.discipline is None and spec.engine == "chunk":
         yield _alternative("links serve chunks as they arrive", "turns of flows", "--discipline round-robin-flow", spec,
-                           {"model": {"discipline": "round-robin-flow"}}, near)
+                           {"model": {"discipline": "round-robin-flow"}}, near)._replace(shared=spec)
 
 
 def _of_waits(spec: Spec, rows: Sequence[Row]) -> Iterator[Alternative]:
@@ -94,7 +107,7 @@ def _alternatives(spec: Spec, topology: Topology, rows: Sequence[Row]) -> Iterat
                            f"--chunks {DEFAULT_CHUNKS}", spec, {"model": {"chunks": DEFAULT_CHUNKS}}, recut)
     if spec.model.tie is None and spec.build_model().tie == "first":
         yield _alternative("of routes of equal length, the first", "all of them", "--tie split", spec,
-                           {"model": {"tie": "split"}}, every)
+                           {"model": {"tie": "split"}}, every)._replace(shared=spec)
     if spec.build_model().deliver == "head":
         yield _alternative("a chunk is delivered with its head", "its tail", "--deliver tail", spec,
                            {"model": {"deliver": "tail"}}, every)
@@ -128,6 +141,35 @@ def _alternative(
     return Alternative(default, instead, flag, spec.updated(changes), frozenset(names))
 
 
+def _stays(one: Alternative, name: str, size_bytes: int) -> bool:
+    """Whether an alternative is known to change no run of a point.
+
+    Where all goes to neighbors no route has another of its length, and each link has one flow, which takes all turns.
+    """
+    if one.shared is None or (one.spec.model.discipline and algorithm(name).discipline != "fifo"):
+        return False  # the discipline of its design is tried beside that of the user
+    return goes_to_neighbors(Task(one.shared, name, size_bytes))
+
+
+def goes_to_neighbors(task: Task) -> bool:
+    """Whether all that NPUs send at a point, in any of its forms, goes to a neighbor, by the only route."""
+    spec = task.spec
+    if spec.build_faults() or spec.build_model().buffer_bytes is not None or topology_of(spec).optics:
+        return False
+    with suppress(WeftError):
+        return all(
+            not one.pattern.in_switches and has_one_route(one.topology)
+            and lowered(spec, one).program.hops().max(initial=0) < 2 for one in ready_point(task)[0].values()
+        )
+    return False
+
+
+def has_one_route(topology: Topology) -> bool:
+    """Whether the link between two NPUs that have one is the only route of its length, by every rule."""
+    link = np.flatnonzero(np.maximum(topology.src, topology.dst) < topology.n_npus)
+    return np.array_equal(topology.paths(topology.src[link], topology.dst[link], "split").links, link)
+
+
 def _tried(one: Alternative, rows: Sequence[Row], how: How) -> str:
     """Who is the fastest with an alternative, and where; "" if that changes nothing, or nothing it changes can run."""
     changed = [row for row in rows if row["algorithm"] in one.names]
@@ -141,6 +183,8 @@ def _tried(one: Alternative, rows: Sequence[Row], how: How) -> str:
         here = _at(rows, size)
         before, times = _fastest(here), {row["algorithm"]: float(row["time_s"]) for row in here}
         for name in one.names & times.keys():
+            if _stays(one, given[name], size):
+                continue
             try:
                 times[name] = simulate_point(Task(one.spec, given[name], size, **how.arguments())).result.time_s
             except WeftError:  # it cannot run so, and stays as it is
