@@ -199,16 +199,16 @@ def test_what_crosses_several_links_or_waits_for_room_is_tried(fabric: str, name
     assert not deciding.goes_to_neighbors(Task(spec, name, 2**20))
 
 
-def test_the_discipline_of_a_design_is_no_turn_of_flows() -> None:
+@pytest.mark.parametrize("to_neighbors", [True, False])
+def test_the_discipline_of_a_design_is_no_turn_of_flows(to_neighbors: bool) -> None:
     """Pipelined trees are tried with their own, where the user gives none."""
-    spec = Spec().updated({"topology": {"spec": "torus:4x4"}})
     turns, split = (
-        deciding.Alternative("", "", "", spec.updated({"model": model}), frozenset(["pipelined"]), shared=spec)
+        deciding.Alternative("", "", "", Spec().updated({"model": model}), frozenset(), shared=True)
         for model in (TURNS, SPLIT)
     )
-    assert deciding._stays(split, "pipelined", 2**20) and not deciding._stays(turns, "pipelined", 2**20)
-    assert deciding._stays(turns, "bucket", 2**20)
-    assert not deciding._stays(turns._replace(shared=None), "bucket", 2**20)
+    for one, name, stays in [(split, "pipelined", True), (turns, "pipelined", False), (turns, "bucket", True),
+                             (turns._replace(shared=False), "bucket", False)]:
+        assert deciding._stays(one, name, 2**20, lambda *point: to_neighbors) == (stays and to_neighbors)
 
 
 def test_parallel_links_are_several_routes() -> None:
