@@ -73,6 +73,8 @@ def bounds(lowered: Lowered) -> Bounds:
 def moved_ps(lowered: Lowered) -> tuple[int, int]:
     """The bounds of what any algorithm must move: into and out of the NPUs, and across the tightest cut."""
     t = lowered.topology
+    if _is_unbounded(lowered):
+        return 0, 0
     return _moved_ps(lowered, partial(_ends, t), lambda: t, partial(_cut_ps_per_byte, t))
 
 
@@ -82,9 +84,12 @@ class Moved:
     def __init__(self, lowered: Lowered) -> None:
         self.lowered, self.distinct = lowered, np.unique(lowered.topology.bandwidth_Bps, return_index=True)[1]
         self.last: tuple[Any, Fraction, Fraction] | None = None  # proportions, their unit, and the cut
+        self.is_unbounded = _is_unbounded(lowered)
 
     def __call__(self, bandwidth_Bps: F64, on: Callable[[], Topology]) -> tuple[int, int]:
         """The bounds at some rates; `on`: the fabric that has them."""
+        if self.is_unbounded:
+            return 0, 0
         t = self.lowered.topology
 
         def ends(root: int | None) -> tuple[_Ends, Any]:
@@ -101,12 +106,14 @@ class Moved:
         return _moved_ps(self.lowered, ends, on, cut)
 
 
+def _is_unbounded(lowered: Lowered) -> bool:
+    """Whether it delivers heads, or is a collective of some ranks, whose links need not be the least of all."""
+    return lowered.schedule.kind.name not in COLLECTIVES or lowered.program.delivers_heads
+
+
 def _moved_ps(
     lowered: Lowered, ends: "_EndsOf", on: Callable[[], Topology], cut: Callable[[str, int, bool], Fraction]
 ) -> tuple[int, int]:
-    of_some = lowered.schedule.kind.name not in COLLECTIVES  # ranks, whose links need not be the least of all
-    if of_some or lowered.program.delivers_heads:
-        return 0, 0
     return _wire_bound_ps(lowered.schedule, ends), _cut_bound_ps(lowered, on, cut)
 
 

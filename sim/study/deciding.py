@@ -1,7 +1,11 @@
 """Other values of flags, tried where that is cheap: defaults that decide who is first, and what narrows a range."""
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
+from functools import cache
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from collectives import ALGORITHMS, algorithm, in_network
 from collectives.formats.names import called
@@ -9,7 +13,16 @@ from collectives.registry import REDUCING
 from sim.how import How
 from sim.program.model_options import DEFAULT_CHUNKS, LEFT_OPEN
 from sim.program.outcome import Deadlock
-from sim.study.points import SPREAD_SERVICES, Task, compute, numbers_of_trees, simulate_point, topology_of
+from sim.study.points import (
+    SPREAD_SERVICES,
+    Task,
+    compute,
+    lowered,
+    numbers_of_trees,
+    ready_point,
+    simulate_point,
+    topology_of,
+)
 from sim.study.spec import Spec
 from sim.study.tables import Row, range_words, tied_with, time_text, width_of
 from sim.why.spread import RUNS
@@ -29,6 +42,7 @@ class Alternative(NamedTuple):
     spec: Spec
     names: frozenset[str]  # algorithms whose times it changes
     told: frozenset[str] = frozenset()  # of these, those whose times are told where they are longer, too
+    shared: bool = False  # whether it is about routes that might be others, or have links in common
 
 
 def deciding_defaults(spec: Spec, topology: Topology, rows: Sequence[Row], how: How = How()) -> list[str]:
@@ -42,12 +56,17 @@ def deciding_defaults(spec: Spec, topology: Topology, rows: Sequence[Row], how: 
         return []
     if len({row["algorithm"] for row in rows}) < 2:
         return deciding_alone(spec, rows, how)
-    return [line for one in _alternatives(spec, topology, rows) if (line := _tried(one, rows, how))]
+    return _lines(spec, _alternatives(spec, topology, rows), rows, how)
 
 
 def deciding_alone(spec: Spec, rows: Sequence[Row], how: How = How()) -> list[str]:
     """A line where ports that go on alone, or flows that take turns, change the time of a single algorithm."""
-    return [line for one in (*_of_waits(spec, rows), *_of_turns(spec, rows)) if (line := _tried(one, rows, how))]
+    return _lines(spec, (*_of_waits(spec, rows), *_of_turns(spec, rows)), rows, how)
+
+
+def _lines(spec: Spec, alternatives: Iterable[Alternative], rows: Sequence[Row], how: How) -> list[str]:
+    to_neighbors = cache(lambda name, size_bytes: goes_to_neighbors(Task(spec, name, size_bytes)))
+    return [line for one in alternatives if (line := _tried(one, rows, how, to_neighbors))]
 
 
 def _of_turns(spec: Spec, rows: Sequence[Row]) -> Iterator[Alternative]:
@@ -58,7 +77,7 @@ def _of_turns(spec: Spec, rows: Sequence[Row]) -> Iterator[Alternative]:
     )
     if near and spec.model.discipline is None and spec.engine == "chunk":
         yield _alternative("links serve chunks as they arrive", "turns of flows", "--discipline round-robin-flow", spec,
-                           {"model": {"discipline": "round-robin-flow"}}, near)
+                           {"model": {"discipline": "round-robin-flow"}}, near)._replace(shared=True)
 
 
 def _of_waits(spec: Spec, rows: Sequence[Row]) -> Iterator[Alternative]:
@@ -94,7 +113,7 @@ def _alternatives(spec: Spec, topology: Topology, rows: Sequence[Row]) -> Iterat
                            f"--chunks {DEFAULT_CHUNKS}", spec, {"model": {"chunks": DEFAULT_CHUNKS}}, recut)
     if spec.model.tie is None and spec.build_model().tie == "first":
         yield _alternative("of routes of equal length, the first", "all of them", "--tie split", spec,
-                           {"model": {"tie": "split"}}, every)
+                           {"model": {"tie": "split"}}, every)._replace(shared=True)
     if spec.build_model().deliver == "head":
         yield _alternative("a chunk is delivered with its head", "its tail", "--deliver tail", spec,
                            {"model": {"deliver": "tail"}}, every)
@@ -128,7 +147,36 @@ def _alternative(
     return Alternative(default, instead, flag, spec.updated(changes), frozenset(names))
 
 
-def _tried(one: Alternative, rows: Sequence[Row], how: How) -> str:
+def _stays(one: Alternative, name: str, size_bytes: int, to_neighbors: Callable[[str, int], bool]) -> bool:
+    """Whether an alternative is known to change no run of a point.
+
+    Where all goes to neighbors no route has another of its length, and each link has one flow, which takes all turns.
+    """
+    if not one.shared or (one.spec.model.discipline and algorithm(name).discipline != "fifo"):
+        return False  # the discipline of its design is tried beside that of the user
+    return to_neighbors(name, size_bytes)
+
+
+def goes_to_neighbors(task: Task) -> bool:
+    """Whether all that NPUs send at a point, in any of its forms, goes to a neighbor, by the only route."""
+    spec = task.spec
+    if spec.build_faults() or spec.build_model().buffer_bytes is not None or topology_of(spec).optics:
+        return False
+    with suppress(WeftError):
+        return all(
+            not one.pattern.in_switches and has_one_route(one.topology)
+            and lowered(spec, one).program.hops().max(initial=0) < 2 for one in ready_point(task)[0].values()
+        )
+    return False
+
+
+def has_one_route(topology: Topology) -> bool:
+    """Whether the link between two NPUs that have one is the only route of its length, by every rule."""
+    link = np.flatnonzero(np.maximum(topology.src, topology.dst) < topology.n_npus)
+    return np.array_equal(topology.paths(topology.src[link], topology.dst[link], "split").links, link)
+
+
+def _tried(one: Alternative, rows: Sequence[Row], how: How, to_neighbors: Callable[[str, int], bool]) -> str:
     """Who is the fastest with an alternative, and where; "" if that changes nothing, or nothing it changes can run."""
     changed = [row for row in rows if row["algorithm"] in one.names]
     if sum(row["events"] for row in changed) > SPREAD_SERVICES:
@@ -141,6 +189,8 @@ def _tried(one: Alternative, rows: Sequence[Row], how: How) -> str:
         here = _at(rows, size)
         before, times = _fastest(here), {row["algorithm"]: float(row["time_s"]) for row in here}
         for name in one.names & times.keys():
+            if _stays(one, given[name], size, to_neighbors):
+                continue
             try:
                 times[name] = simulate_point(Task(one.spec, given[name], size, **how.arguments())).result.time_s
             except WeftError:  # it cannot run so, and stays as it is

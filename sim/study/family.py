@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from fractions import Fraction
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from operator import attrgetter
 from threading import local
 from time import perf_counter
@@ -157,7 +157,7 @@ class Family:
                 continue
             for form, times in zip(forms, services, strict=True):
                 form.program.service_ps[:] = times
-            yield self._row(rates, cache(partial(at_alike_rates, self.fabric, rates)))
+            yield self._row(rates, partial(at_alike_rates, self.fabric, rates))
 
     def _row(self, rates_Bps: F64, on: Callable[[], Topology]) -> Row:
         """The row of a point, for which all forms have their service times; `on`: its fabric."""

@@ -1,7 +1,7 @@
 """Points of a comparison: one algorithm at one size, in its better form, in this process or in several."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -264,15 +264,15 @@ def least_load_ps(spec: Spec, schedules: Iterable[Schedule]) -> int:
 
 def services_of(spec: Spec, schedules: Iterable[Schedule]) -> int:
     """Services of the form that has the fewest, with the chunks before any are chosen."""
-    return min(_lowered(spec, one).program.chunk_hops() for one in schedules)
+    return min(lowered(spec, one).program.chunk_hops() for one in schedules)
 
 
 def estimated_ps(spec: Spec, schedules: Iterable[Schedule]) -> int:
     """Estimated time of the best form of a point with its default chunks; not a bound."""
-    return min(estimate_ps(_lowered(spec, one)) for one in schedules)
+    return min(estimate_ps(lowered(spec, one)) for one in schedules)
 
 
-def _lowered(spec: Spec, schedule: Schedule) -> Lowered:
+def lowered(spec: Spec, schedule: Schedule) -> Lowered:
     """With the chunks before any are chosen, or as many more as the buffers of links need."""
     model = spec.build_model()
     return lower(schedule, fitting(schedule, model, spec.symmetry) if spec.chooses else model, spec.symmetry)
@@ -282,8 +282,8 @@ def _floor_ps(spec: Spec, schedule: Schedule) -> int:
     model = spec.build_model()
     if spec.chooses:
         return floor_of_all(schedule, model, spec.symmetry)
-    lowered = lower(schedule, model, spec.symmetry)
-    return flows_bound_ps(lowered) if spec.engine == "fluid" else bounds(lowered).best_ps
+    made = lower(schedule, model, spec.symmetry)
+    return flows_bound_ps(made) if spec.engine == "fluid" else bounds(made).best_ps
 
 
 def _chosen(
@@ -328,10 +328,11 @@ def refusals(
             break
         begin(name)
         try:
-            with suppress(NoRoom):
-                _ready(spec, topology, name, size_bytes, "auto")
+            ready = dict[str, Schedule]()
+            with suppress(NoRoom):  # which its smaller sizes may have
+                ready, _ = _ready(spec, topology, name, size_bytes, "auto")
             if cost is not None:
-                cost.add(name)
+                cost.add(name, ready.values())
         except TooMany:
             raise
         except WeftError as wrong:
@@ -354,14 +355,12 @@ class Cost:
         self.asked = max_events is not None or spec.engine != "chunk"
         self.each: dict[str, int] = {}
 
-    def add(self, name: str) -> None:
-        """One more algorithm, if it can run."""
+    def add(self, name: str, schedules: Collection[Schedule]) -> None:
+        """One more algorithm, with the schedules of its forms at the largest size (none: no room)."""
         if self.asked:
             return
         spec, chunk = self.spec, self.spec.build_model().chunk_bytes
-        self.each[name] = 0
-        with suppress(NoRoom):  # which its smaller sizes may have
-            self.each[name] = services_of(spec, ready_point(Task(spec, name, max(spec.sizes_bytes)))[0].values())
+        self.each[name] = services_of(spec, schedules) if schedules else 0
         if self.at_least is None or (chunk and max(spec.sizes_bytes) // chunk > MOST_SERVICES):
             self.check()  # an NPU receives its array, or nearly, by any algorithm
 

@@ -290,7 +290,7 @@ class Spec(Sections):
         """Whether a library is asked for messages (sendrecv of nccl-tests), which are no collective."""
         return self.library.name is not None and self.collective.name in ("sendrecv", "send/recv")
 
-    @property
+    @cached_property
     def algorithms(self) -> tuple[str, ...]:
         """Names of the algorithms; default: all for the collective."""
         if self.messages:

@@ -11,9 +11,9 @@ import pytest
 
 from sim.cli import main
 from sim.study import deciding
-from sim.study.points import Task
+from sim.study.points import Task, simulate_point
 from sim.study.spec import Spec
-from topologies import WeftError
+from topologies import WeftError, from_links
 
 
 def row(
@@ -36,6 +36,7 @@ def lines(
         return SimpleNamespace(result=SimpleNamespace(time_s=times_us[task.algorithm] * 1e-6))
 
     monkeypatch.setattr(deciding, "simulate_point", simulate_point)
+    monkeypatch.setattr(deciding, "goes_to_neighbors", lambda task: False)  # whatever they send
     names = tuple(dict.fromkeys(one["algorithm"] for one in rows))
     model = {"tie": "first"} | model
     spec = Spec().updated({"topology": {"spec": fabric}, "model": model, "collective": {"algorithms": names}})
@@ -167,3 +168,50 @@ def test_split_ties_that_win_or_save_the_winner_time(
     found = lines(monkeypatch, [row("ring", 10), row("direct", 12)], times_us, discipline="fifo", tie=None)
     start = "of routes of equal length, the first; with all of them, "
     assert found == ([f"{start}{said} (--tie split)"] if said else [])
+
+
+TURNS, SPLIT = {"discipline": "round-robin-flow"}, {"tie": "split"}
+
+
+@pytest.mark.parametrize("size_bytes", [1000, 2**20, 7_000_001])
+@pytest.mark.parametrize(("fabric", "name"), [
+    ("torus:4x4", "bucket"), ("torus:5x3", "themis"), ("torus:2x3", "hierarchical"), ("ring:7", "ring"),
+    ("ring:2", "ring"), ("ring:3", "bfb"), ("mesh:3x2", "bfb"), ("torus:4x4", "pipelined"),
+])
+def test_what_goes_to_neighbors_takes_as_long_in_turns_and_with_split_ties(
+    fabric: str, name: str, size_bytes: int
+) -> None:
+    """The engine says so itself: every run of an alternative that is left out ends at the same picosecond."""
+    spec = Spec().updated({"topology": {"spec": fabric}})
+    task = Task(spec, name, size_bytes)
+    assert deciding.goes_to_neighbors(task)
+    for model in [SPLIT] if name == "pipelined" else [SPLIT, TURNS]:
+        other = task._replace(spec=spec.updated({"model": model}))
+        assert simulate_point(other).result.time_ps == simulate_point(task).result.time_ps
+
+
+@pytest.mark.parametrize(("fabric", "name", "more"), [
+    ("torus:4x4", "direct", {}), ("ring:5", "swing", {}), ("fat-tree:4", "ring", {}), ("ring:4", "in-network", {}),
+    ("ring:4", "ring", {"model": {"buffer": "1MiB"}}), ("ring:4", "ring", {"model": {"nic": "shared"}}),
+])
+def test_what_crosses_several_links_or_waits_for_room_is_tried(fabric: str, name: str, more: dict[str, Any]) -> None:
+    spec = Spec().updated({"topology": {"spec": fabric}, **more})
+    assert not deciding.goes_to_neighbors(Task(spec, name, 2**20))
+
+
+@pytest.mark.parametrize("to_neighbors", [True, False])
+def test_the_discipline_of_a_design_is_no_turn_of_flows(to_neighbors: bool) -> None:
+    """Pipelined trees are tried with their own, where the user gives none."""
+    turns, split = (
+        deciding.Alternative("", "", "", Spec().updated({"model": model}), frozenset(), shared=True)
+        for model in (TURNS, SPLIT)
+    )
+    for one, name, stays in [(split, "pipelined", True), (turns, "pipelined", False), (turns, "bucket", True),
+                             (turns._replace(shared=False), "bucket", False)]:
+        assert deciding._stays(one, name, 2**20, lambda *point: to_neighbors) == (stays and to_neighbors)
+
+
+def test_parallel_links_are_several_routes() -> None:
+    ends = [(0, 1), (1, 0), (1, 2), (2, 1)]
+    one, two = (from_links([(*pair, "1GB/s", 0) for pair in [*ends, *more]], 3) for more in ([], [(0, 1)]))
+    assert deciding.has_one_route(one) and not deciding.has_one_route(two)
