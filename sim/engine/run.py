@@ -171,7 +171,8 @@ def run(
 
 def _are_equal(one: Program, other: Program) -> bool:
     """Whether two programs have the same columns; of most pairs a short one differs, or all long ones are shared."""
-    return all(mine is its or np.array_equal(mine, its) for mine, its in zip(one, other, strict=True))
+    pairs = zip(one, other, strict=True)
+    return all(mine is its or np.array_equal(np.asarray(mine), np.asarray(its)) for mine, its in pairs)
 
 
 FEWEST_KNOWN, MOST_KNOWN = 2**16, 8
