@@ -57,7 +57,7 @@ def choose(
     `symmetry`: {"auto", "off"}.
     `discipline`: the discipline that the schedule was designed for.
     `limit_ps`: what is slower need not be run to its end; the choice is the same whatever it is.
-    Outrun: the choice takes longer than `limit_ps`, or is not known.
+    Outrun: the choice takes longer than `limit_ps`.
     """
     least = least_chunks(schedule, model, symmetry)
     model = fitting(schedule, model, symmetry)
@@ -66,13 +66,12 @@ def choose(
     worth_ps = _far_beyond(limit_ps, len(trials))
     with suppress(Outrun):
         best = run(schedule, model, worth_ps)
-        worth_ps, lowered = _worth_ps(best), best.lowered
+        lowered = best.lowered
     load_ps = _load_ps(lowered.program)
     chunks, services = model.chunks or 1, lowered.program.chunk_hops()
     left, ran = max(TRIAL_SERVICES, 2 * services), {(model.discipline, services)}
     for later, trial in enumerate(trials, 1 - len(trials)):
-        if best is None:
-            worth_ps = _far_beyond(limit_ps, -later)
+        worth_ps = min(_far_beyond(limit_ps, -later), _worth_ps(best) if best else FOREVER_PS)
         many = services * (trial.chunks or 1) // chunks
         if many > left or load_ps > worth_ps or (trial.chunks or least) < least:
             continue
@@ -89,11 +88,11 @@ def choose(
         except Outrun:
             pass
         else:
-            worth_ps, load_ps = _worth_ps(best), _load_ps(best.program)
+            load_ps = _load_ps(best.program)
             chunks, services = trial.chunks or 1, best.events
         left -= cut[1]
         ran.add(cut)
-    if best is None:
+    if best is None or best.time_ps > limit_ps:
         raise Outrun(limit_ps)
     return best
 

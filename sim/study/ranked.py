@@ -191,19 +191,19 @@ def _fastest(
 ) -> Iterator[tuple[Task, Found]]:
     """The points of one size, those that are expected to be the fastest first: rows, why there is none, or bounds.
 
-    What takes long comes last, and only where there are fewer than two rows. A run ends where it takes longer than two
-    others, and is not near the fastest or has no range. A row comes once more where it has a range. `floors`: of
-    `least_floors`.
+    What takes long comes last, and only where there are fewer than two rows; what is too long for a range comes after
+    what may have one. A run ends where it takes longer than two others, and is not near the fastest or has no range. A
+    row comes once more where it has a range. `floors`: of `least_floors`.
     """
     rows: dict[Task, Row] = {}
     known = [floors.get(task.algorithm, Floor()).at(task.size_bytes) for task in tasks]
-    waiting = [_Waiting(False, least_ps, at, least_ps) for at, least_ps in enumerate(known)]
+    waiting = [_Waiting(False, False, least_ps, at, least_ps) for at, least_ps in enumerate(known)]
     left: list[_Waiting] = []
     runs = Known()
     heapify(waiting)
     while waiting:
         one = heappop(waiting)
-        task, most_ps = tasks[one.at], _most_ps(rows.values())
+        task, most_ps = tasks[one.at], _most_ps(one, rows.values())
         try:
             if len(rows) > 1 and (one.is_long or one.expected_ps > most_ps):
                 left.append(one)
@@ -211,7 +211,7 @@ def _fastest(
                 heappush(waiting, _looked_at(task, one))
             else:
                 assert one.forms is not None
-                limit_ps = max(most_ps, _near_ps(rows.values())) if one.may_tie else most_ps
+                limit_ps = most_ps if one.is_alone else max(most_ps, _near_ps(rows.values()))
                 with known_again(runs):
                     rows[task] = row_of(task, simulate_ready(task, *one.forms, progress, limit_ps))
                 yield task, rows[task]
@@ -232,12 +232,12 @@ class _Waiting(NamedTuple):
     """A point in the heap of a size: first with its bound at the smallest size, then with its own, then estimated."""
 
     is_long: bool
+    is_alone: bool  # known to have no range, so that it ties with nothing
     expected_ps: int
     at: int  # its number
     floor_ps: int = 0
     forms: Forms | None = None  # once they have been built
     is_estimated: bool = False
-    may_tie: bool = False  # whether it may have a range, which may overlap that of the fastest
 
 
 def _looked_at(task: Task, one: _Waiting) -> _Waiting:
@@ -249,15 +249,19 @@ def _looked_at(task: Task, one: _Waiting) -> _Waiting:
     schedules = forms[0].values()
     floor = max(one.floor_ps, floor_ps(task.spec, schedules))
     services = services_of(task.spec, schedules)
-    may_tie = may_be_perturbed(task, services)
-    return _Waiting(services > LONG_SERVICES, floor, one.at, floor, forms, may_tie=may_tie)
+    return _Waiting(services > LONG_SERVICES, not may_be_perturbed(task, services), floor, one.at, floor, forms)
 
 
-def _most_ps(rows: Collection[Row]) -> int:
-    """What the second fastest takes, or the fastest at the end of its range, but for what perturbations may save."""
+def _most_ps(one: _Waiting, rows: Collection[Row]) -> int:
+    """What the second fastest takes.
+
+    What may tie counts up to the end of the range of the fastest, and beyond by what perturbations may save.
+    """
     if len(rows) < 2:
         return FOREVER_PS
     first_s, second_s = nsmallest(2, (float(row["time_s"]) for row in rows))
+    if one.is_alone:
+        return int(second_s * PS_PER_S) + 1
     high_s = max(float(row["spread_high_s"] or 0) for row in rows if float(row["time_s"]) == first_s)
     return int(max(second_s, high_s) * PS_PER_S / (1 - 2 * SHARE))
 
@@ -273,6 +277,6 @@ def _let_in(left: Sequence[_Waiting], rows: Collection[Row]) -> tuple[list[_Wait
     """Of the points that were left out those that count after all, now that ranges are known; and the others."""
     if len(rows) < 2:
         return [], [*left]
-    counts = [not one.is_long and one.floor_ps <= _most_ps(rows) for one in left]
+    counts = [not one.is_long and one.floor_ps <= _most_ps(one, rows) for one in left]
     counting = [one._replace(expected_ps=one.floor_ps) for one in compress(left, counts)]
     return counting, [one for one, is_in in zip(left, counts, strict=True) if not is_in]

@@ -12,7 +12,7 @@ from collectives.in_network import all_reduce
 from sim import Model, Result, simulate
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
-from sim.program.outcome import Deadlock
+from sim.program.outcome import Deadlock, Outrun
 from sim.study.choice import LADDER, choose, floor_of_all
 from sim.study.points import Row, Task, compute
 from sim.study.spec import Spec
@@ -45,6 +45,31 @@ def test_what_is_chosen_is_never_slower_than_sixteen_chunks(fabric: str, kind: s
     chosen = row_of(fabric, kind, name, size)
     assert chosen["time_s"] <= fixed["time_s"]
     assert chosen["chunks_chosen"] == chosen["chunks"] and fixed["chunks_chosen"] is None
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("size", [17, 333_333, 2**20, 2**26 + 4])
+@pytest.mark.parametrize(("fabric", "name", "discipline"), [
+    ("dgx-h100:2", "nccl-trees", None), ("dgx-h100:2", "nvls-trees", None), ("torus:3x5", "bucket", None),
+    ("ring:7", "ring", None), ("switch:5", "pipelined", "lowest-chunk-first"),
+    ("mi250:1", "pipelined", "lowest-chunk-first"),
+])
+def test_a_limit_changes_no_choice_within_it(fabric: str, name: str, discipline: str | None, size: int) -> None:
+    schedule = build(name, "all-reduce", from_spec(fabric), size)
+
+    def run(tried: Schedule, model: Model, limit_ps: int) -> Result:
+        return simulate(tried, model=model, limit_ps=limit_ps)
+
+    free = choose(schedule, Model(chunks=16), run, discipline=discipline)
+    limits = [int(free.time_ps * share) for share in (0.5, 0.98, 1.003, 1.02, 1.2)]
+    for limit_ps in (free.time_ps - 1, free.time_ps, *limits):
+        if limit_ps < free.time_ps:
+            with pytest.raises(Outrun) as outrun:
+                choose(schedule, Model(chunks=16), run, discipline=discipline, limit_ps=limit_ps)
+            assert outrun.value.limit_ps == limit_ps
+        else:
+            found = choose(schedule, Model(chunks=16), run, discipline=discipline, limit_ps=limit_ps)
+            assert (found.model, found.time_ps, found.events) == (free.model, free.time_ps, free.events)
 
 
 @pytest.mark.parametrize("words", [{"vcs": 2}, {"buffer": "300B"}, {"buffer": "300B", "bubble": True},
