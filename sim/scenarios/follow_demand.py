@@ -213,7 +213,8 @@ class _Follower:
         place = {number: at for at, (number, _, _) in enumerate(sent)}
         for number, rows, size in self._by_release(sent):
             one = self.all[number]
-            assert isinstance(work := one.operation.work, Send)
+            work = one.operation.work
+            assert isinstance(work, Send)
             yield (place[number], max(one.release_ps - now, 0), *(place[at] for at in one.before if at in place),
                    one.operation.kind, work.laps, work.detached, one.src[rows].tobytes(), one.dst[rows].tobytes(),
                    size.tobytes())
