@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -162,8 +163,8 @@ def test_the_choice_on_circuits_is_the_best_of_its_runs(
     """Whose runs have no limit: the last is not the choice."""
     times_ps = list[int]()
 
-    def noted(schedule: Schedule, **how: object) -> Result:
-        result = simulate(schedule, **how)  # type: ignore[arg-type]
+    def noted(schedule: Schedule, **how: Any) -> Result:
+        result = simulate(schedule, **how)
         times_ps.append(result.time_ps)
         return result
 
