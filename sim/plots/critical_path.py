@@ -120,7 +120,8 @@ def draw_ratios(axes: Axes, rows: Sequence[style.Row]) -> None:
         sizes = [row["size_bytes"] for row in own]
         solid, hollow = line._replace(hollow=False).style(), line._replace(hollow=True).style()
         axes.plot(sizes, [row["time_s"] / row["lower_bound_s"] for row in own], **hollow | {"linewidth": 0.7})
-        axes.plot(sizes, [row["time_s"] / row["estimate_s"] for row in own], label=name, **solid)
+        estimates = [row.get("estimate_s", np.nan) for row in own]  # of steps over planes there is none
+        axes.plot(sizes, np.divide([row["time_s"] for row in own], estimates), label=name, **solid)
     axes.axhline(1, **style.REFERENCE)
     style.sizes_axis(axes, [row["size_bytes"] for row in rows], most=8)
     axes.set_title("simulated over predicted")

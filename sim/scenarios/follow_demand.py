@@ -7,7 +7,7 @@ is dark for one delay. Computation goes on meanwhile. The result is a job: its m
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -143,6 +143,7 @@ class _Follower:
         self.n, self.rate, self.chunk = job.topology.n_npus, optics.ports * optics.rate_Bps, model.chunk_bytes or 1
         self.all = self._sends()
         self.open = {number: one for number, one in self.all.items() if one.left.any()}  # with bytes left
+        self.moved: dict[Hashable, tuple[list[Ints], int]] = {}  # by what was simulated
         self.eras: list[tuple[Topology, int, _Sent]] = []  # circuits, time that they are live, and what begins
 
     def _sends(self) -> dict[int, _Messages]:
@@ -180,38 +181,66 @@ class _Follower:
         demand, busy = np.zeros((self.n, self.n)), dict[int, Ints]()
         for number, one in self.open.items():
             if one.release_ps <= now + LIVE_DELAYS * self.optics.delay_ps:
-                waits = np.concatenate([*(busy.get(other, []) for other in one.before), []])
-                mine = (one.left > 0) & ~np.isin(one.src, waits)
+                left, waits = one.left > 0, np.zeros(self.n, np.bool_)
+                for other in one.before:
+                    waits[busy.get(other, [])] = True
+                mine = left & ~waits[one.src]
                 np.add.at(demand, (one.src[mine], one.dst[mine]), one.left[mine])
-                busy[number] = one.src[one.left > 0]
+                busy[number] = one.src[left]
         return demand
 
     def _live(self, fabric: Topology, now: int, live: int) -> tuple[_Sent, int]:
         """What begins while circuits are live, and when all of it is delivered."""
-        sent, moved = self._may_begin(now, live), dict[int, Ints]()
+        sent = self._may_begin(now, live)
         if not sent:
             return [], 0
+        alike = fabric.src.tobytes(), fabric.dst.tobytes(), live, *self._seen(now, sent)
+        if alike not in self.moved:
+            self.moved[alike] = self._simulated(fabric, now, live, sent)
+        sizes, drained_ps = self.moved[alike]
+        begun: _Sent = []
+        for (number, rows, _), size in zip(sent, sizes, strict=True):
+            left = self.all[number].left
+            left[rows] -= size
+            if size.any():
+                begun.append((number, rows[size > 0], size[size > 0]))
+            if not left.any():
+                del self.open[number]
+        return begun, drained_ps
+
+    def _seen(self, now: int, sent: _Sent) -> Iterator[Hashable]:
+        """All that a simulation of some messages from a moment on depends on."""
+        place = {number: at for at, (number, _, _) in enumerate(sent)}
+        for number, rows, size in self._by_release(sent):
+            one = self.all[number]
+            work = one.operation.work
+            assert isinstance(work, Send)
+            yield (place[number], max(one.release_ps - now, 0), *(place[at] for at in one.before if at in place),
+                   one.operation.kind, work.laps, work.detached, one.src[rows].tobytes(), one.dst[rows].tobytes(),
+                   size.tobytes())
+
+    def _by_release(self, sent: _Sent) -> _Sent:
+        return sorted(sent, key=lambda one: self.all[one[0]].release_ps)
+
+    def _simulated(self, fabric: Topology, now: int, live: int, sent: _Sent) -> tuple[list[Ints], int]:
+        """Bytes of each message that begin while circuits are live, and when all of them are delivered."""
         job, operations = self._part(fabric, now, sent)
         lowered = lower(job, self.model, "off")
         paused = Run(lowered.program)
         paused.advance(until_ps=live)
-        for number, rows, _ in sent:
+        sizes: list[Ints] = []
+        for number, _, left in sent:
             tasks = np.flatnonzero((lowered.task_operation == operations[number]) & (lowered.task_row >= 0))
             transfers = lowered.transfers[operations[number]]
             assert transfers is not None
-            moved[number] = np.zeros(rows.size, np.int64)
-            moved[number][transfers.slot[lowered.task_row[tasks]]] = self.chunk * paused.state.joined[tasks]
-        begun: _Sent = []
-        for number, rows, left in sent:
-            size = np.minimum(moved[number], left)
-            self.all[number].left[rows] -= size
-            if size.any():
-                begun.append((number, rows[size > 0], size[size > 0]))
-            if not self.all[number].left.any():
-                del self.open[number]
+            moved = np.zeros(left.size, np.int64)
+            moved[transfers.slot[lowered.task_row[tasks]]] = self.chunk * paused.state.joined[tasks]
+            sizes.append(np.minimum(moved, left))
+        begun = [(number, rows[size > 0], size[size > 0]) for (number, rows, _), size in zip(sent, sizes, strict=True)]
+        begun = [one for one in begun if one[1].size]
         if not begun:
-            return [], 0
-        return begun, simulate(self._part(fabric, now, begun)[0], model=self.model, symmetry="off").time_ps
+            return sizes, 0
+        return sizes, simulate(self._part(fabric, now, begun)[0], model=self.model, symmetry="off").time_ps
 
     def _may_begin(self, now: int, live: int) -> _Sent:
         """Messages that may begin so soon, and at most as much of them as may."""
@@ -241,7 +270,7 @@ class _Follower:
     def _part(self, fabric: Topology, now: int, sent: _Sent) -> tuple[Job, dict[int, int]]:
         """A job of some messages of some bytes, from a moment on, and its operations by the numbers of the sends."""
         job, numbers, tick, ticked = Job(fabric), dict[int, int](), list[int](), now
-        for number, rows, size in sorted(sent, key=lambda one: self.all[one[0]].release_ps):
+        for number, rows, size in self._by_release(sent):
             one = self.all[number]
             if one.release_ps > ticked:
                 tick = [job.compute("clock", one.release_ps - ticked, stream=CLOCK, after=tick)]

@@ -324,7 +324,7 @@ def common_notes(rows: Sequence[Row], value: Callable[[Row], str]) -> list[str]:
 
 def to_csv(rows: Sequence[Row]) -> str:
     """Tidy CSV, one row per point; nested values as JSON."""
-    names = list(rows[0]) if rows else []
+    names = list(dict.fromkeys(name for row in rows for name in row))
     lines = []
     for row in (dict(zip(names, names, strict=True)), *rows):
         stream = io.StringIO()

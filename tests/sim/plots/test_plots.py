@@ -65,6 +65,7 @@ def test_a_validation_is_drawn(tmp_path: Path) -> None:
     fabric = from_spec("torus:4x4")
     some = [validate(simulate(build(name, "all-reduce", fabric, size))).row() for name in ("swing", "bucket")
             for size in (32, 2**20)]
+    del some[0]["estimate_s"]  # as of steps over planes
     draw_validation(some, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(SIGNATURES[".png"])
 

@@ -1,5 +1,6 @@
 import random
 from collections import Counter
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -8,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim import simulate
-from sim.scenarios.follow_demand import WHOLE_CHUNKS, follow_demand, greedy_circuits
+from sim.lower.job import lower
+from sim.scenarios import follow_demand as module
+from sim.scenarios.follow_demand import WHOLE_CHUNKS, _Follower, follow_demand, greedy_circuits
 from topologies import WeftError, from_spec, optical, torus
 from workloads.job import Job, Reconfigure, Send
 from workloads.topoopt import ROUNDS, Carriage, Iteration, Rings, Transport, vgg16
@@ -55,6 +58,29 @@ def test_everything_is_delivered_and_certified(rings):
     found = simulate(whole, model=WHOLE_CHUNKS, check=True)
     assert found.time_ps >= 2 * 10**9
     assert found.time_ps == simulate(whole, model=WHOLE_CHUNKS, engine="reference").time_ps
+
+
+@pytest.mark.parametrize(("rings", "n", "ports", "size"), [((1,), 8, 4, 2_000_000), ((1, 6), 7, 5, 2_777_777)])
+def test_what_was_simulated_before_is_as_if_simulated_again(
+    rings: tuple[int, ...], n: int, ports: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def followed(forgets: bool) -> tuple[Job, int]:
+        lowered = []
+        follower = _Follower(job(replace(iteration(size), n=n), "2us", rings, ports=ports, n=n), WHOLE_CHUNKS, 1)
+        if forgets:
+            follower.moved = Forgetful()
+        monkeypatch.setattr(module, "lower", lambda *all: lowered.append(all) or lower(*all))
+        return follower.run(), len(lowered)
+
+    (whole, times), (again, more) = followed(False), followed(True)
+    assert whole.operations == again.operations and times < more, (times, more)
+
+
+class Forgetful(dict):
+    """Returns what was put in once."""
+
+    def __getitem__(self, key):
+        return self.pop(key)
 
 
 def test_it_never_beats_the_bytes_over_all_interfaces():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -178,6 +179,23 @@ def test_a_trial_that_can_never_end_is_not_chosen() -> None:
         return simulate(tried, model=one)
 
     assert choose(schedule, model, run).model == model
+
+
+@pytest.mark.parametrize(("fabric", "size"), [("ocs:8x2", "64K"), ("ocs:8x4", "64K"), ("ocs:5x2,duplex", "100K")])
+def test_the_choice_on_circuits_is_the_best_of_its_runs(
+    fabric: str, size: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose runs have no limit: the last is not the choice."""
+    times_ps = list[int]()
+
+    def noted(schedule: Schedule, **how: Any) -> Result:
+        result = simulate(schedule, **how)
+        times_ps.append(result.time_ps)
+        return result
+
+    monkeypatch.setattr("sim.study.points.simulate", noted)
+    chosen = row_of(f"{fabric},delay=1s,circuits=rings", "all-reduce", "pipelined", size)
+    assert len(times_ps) > 1 and chosen["time_s"] == min(times_ps) / 1e12
 
 
 def test_what_is_cut_alike_is_run_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,6 +147,12 @@ def test_csv_is_tidy_and_reads_back() -> None:
     assert to_csv([]).strip() == ""
 
 
+def test_csv_has_a_column_that_only_later_rows_have() -> None:
+    """Steps over planes have no estimate, and may come first."""
+    first, second = csv.DictReader(io.StringIO(to_csv([row("swing", 4, 1e-6), row("ring", 4, 2e-6, estimate_s=3e-6)])))
+    assert first["estimate_s"] == "" and float(second["estimate_s"]) == 3e-6
+
+
 def test_links_add_up_to_the_wire() -> None:
     result = simulate(build("ring", "all-reduce", from_spec("torus:4x4"), "1MiB"))
     links = list(csv.DictReader(io.StringIO(links_csv(result))))
