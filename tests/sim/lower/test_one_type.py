@@ -44,5 +44,6 @@ def _has_the_types(program: Program) -> None:
         if kind is int:
             assert type(value) is int, name
         else:
-            [dtype] = get_args(get_args(kind)[1])
+            number = get_args(kind)[-1]  # of NDArray, an alias by `type` from Python 3.12 on
+            [dtype] = get_args(number) or [number]
             assert value.dtype == dtype and value.flags.c_contiguous and value.flags.writeable, name
