@@ -125,7 +125,7 @@ def pack_forest(
         return forest
     level = topology.n_npus <= LEVEL_NPUS if level is None else level
     if spread is None:
-        neighbors = np.bincount(topology.src, minlength=topology.n_nodes)[topology.n_npus :].max(initial=0)
+        neighbors = int(np.bincount(topology.src, minlength=topology.n_nodes)[topology.n_npus :].max(initial=0))
         spread = max(shares.roots.values()) <= SPREAD_TREES and neighbors <= SPREAD_NEIGHBORS
     logical = without_switches(topology, shares.links, shares.roots, spread=spread, routes=routes)
     batches = pack_trees(topology.n_npus, logical.capacity, shares.roots, level=level)

@@ -377,7 +377,7 @@ def _looked_at(pattern: Emitter, q: Quotient, share: float = 1) -> tuple[Rows, b
     sources = np.arange(pattern.n_sources or pattern.p)
     per_source = q.transfers.src.size / q.orbits.sources.size
     paths, pair, _ = q.routes
-    hops = np.bincount(paths.pair, np.diff(paths.ptr), int(pair.max(initial=-1)) + 1)[pair].sum()
+    hops = float(np.bincount(paths.pair, np.diff(paths.ptr), int(pair.max(initial=-1)) + 1)[pair].sum())
     crossings = hops / max(pair.size, 1) * per_source
     full = per_source * sources.size <= FULL_CHECK_TRANSFERS and crossings * sources.size <= FULL_CHECK_CROSSINGS
     if not full:

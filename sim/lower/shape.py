@@ -281,7 +281,7 @@ def _distinct_routes(q: Quotient, paths: Paths, half: I8) -> tuple[I32, I32, I64
     Returns the route of each path, and the hops of each route among those of the paths.
     """
     src, dst = q.transfers.src[paths.pair].astype(np.int64), q.transfers.dst[paths.pair]
-    span = int(max(src.max(initial=0), dst.max(initial=0))) + 1
+    span = max(int(src.max(initial=0)), int(dst.max(initial=0))) + 1
     source = unique_rows(src)[1]  # few sources make a short range
     key = (source * span + dst) * 3 + half + 1
     if q.transfers.rounds is not None:

@@ -346,7 +346,7 @@ class LibraryRun:
 def _weights(sizes: Sequence[int]) -> F64:
     """Of points: errors of the model at neighboring sizes are alike, so small and large ones count for few each."""
     large = np.array(sizes) >= LARGE
-    found: F64 = np.where(large, min(1.0, SAME / max(large.sum(), 1)), min(1.0, SAME / max((~large).sum(), 1)))
+    found: F64 = np.where(large, SAME / max(int(large.sum()), SAME), SAME / max(int((~large).sum()), SAME))
     return found
 
 

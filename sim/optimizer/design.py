@@ -78,10 +78,10 @@ def equal_split(bandwidth_GBps: F64, feasible: Feasible) -> F64:
     """
     limits = [one for one in feasible.constraints if min(one.coefficients) > 0]
     has_budget = not limits or any(one.is_budget for one in limits)
-    each = [bandwidth_GBps.mean()] if has_budget else []
+    each = [float(bandwidth_GBps.mean())] if has_budget else []
     for one in limits:
         if not one.is_budget:
-            spent = one.bound if has_budget else np.dot(one.coefficients, bandwidth_GBps)
+            spent = one.bound if has_budget else float(np.dot(one.coefficients, bandwidth_GBps))
             each.append(spent / sum(one.coefficients))
     size = bandwidth_GBps.size
     return rounded(np.full(size, float(f"{min(each) * size:.8g}") / size))

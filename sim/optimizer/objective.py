@@ -131,7 +131,7 @@ class Switched(NamedTuple):
         """What bounds its time from below on all of them."""
         each = [one.least() for one in self.ways.values()]
         times_ns = [max(one.time_ns, float(one.load_bytes.sum()) / self.most_GBps) for one in each]
-        return Least(np.min([one.load_bytes for one in each], axis=0), min(times_ns))
+        return Least(np.stack([one.load_bytes for one in each]).min(axis=0), min(times_ns))
 
     def quickest(self, bandwidth_GBps: F64, time_ps: Callable[[Timed], int]) -> str:
         """The way of the least time, of several the first; plans that cannot be are left out."""

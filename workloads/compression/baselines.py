@@ -257,7 +257,7 @@ class Thc:
         return _hadamard(padded * self._signs())
 
     def _signs(self) -> Doubles:
-        return np.random.default_rng(self.seed).choice([-1.0, 1.0], self.padded)
+        return np.random.default_rng(self.seed).choice(np.array([-1.0, 1.0]), self.padded)
 
 
 def _hadamard(x: Doubles) -> Doubles:
