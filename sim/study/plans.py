@@ -250,7 +250,8 @@ def no_model(spec: Spec) -> None:
     """Reject keys of a plan without a model."""
     for name, default in vars(IterationKeys()).items():
         if (value := getattr(spec.iteration, name)) != default:
-            raise WeftError(f"--{name.replace('_', '-')} {value} is of a plan: give --model")
+            given = "" if value is True else f" {value}"
+            raise WeftError(f"--{name.replace('_', '-')}{given} is of a plan: give --model")
     if spec.library != LibraryKeys():
         raise WeftError("--library times collectives of a plan: give --model")
 

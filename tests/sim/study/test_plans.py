@@ -99,7 +99,7 @@ def test_a_sweep_over_plans_takes_algorithms_engines_and_looks(tmp_path: Path) -
 @pytest.mark.parametrize(("sections", "why"), [
     ({"iteration": {"tp": 2}}, "--tp 2 is of a plan: give --model"),
     ({"workload": {"efficiency": 0.5}}, "--efficiency 0.5 is of a workload: give --workload"),
-    ({"iteration": {"inline": True}}, "is of a plan: give --model"),
+    ({"iteration": {"inline": True}}, "--inline is of a plan: give --model"),
 ])
 def test_keys_of_a_plan_need_its_model(sections: dict[str, Any], why: str) -> None:
     with pytest.raises(WeftError, match=why):
