@@ -144,8 +144,10 @@ def progress(title: str, total: int, quiet: bool | None = False, *, of_runs: boo
         try:
             yield steps
         except KeyboardInterrupt:
-            done = f"interrupted, with {steps.done} of {total} done; nothing was written"
-            raise WeftError(loops.interrupted() if of_runs and loops.unit else done) from None
+            what = title.partition(": ")[2] or "steps"
+            done = f", with {steps.done} of {total} {what} done" if total > 1 else ""
+            said = f"interrupted{done}; nothing was written"
+            raise WeftError(loops.interrupted() if of_runs and loops.unit else said) from None
         except Stopped as wrong:
             after = f", after {steps.done} of {total} points" if total > 1 else ""
             if not isinstance(wrong.__context__, KeyboardInterrupt):

@@ -33,7 +33,7 @@ from sim.lower.rotor import in_turns
 from sim.measured import diagnosis
 from sim.measured.diagnosis import Rate, repeats
 from sim.measured.fit import Fitted, Interval, Prior, fit
-from sim.optimizer.circuits import planned
+from sim.optimizer.circuits import planned, policy_below
 from sim.program.model import Model
 from sim.program.outcome import Outcome
 from sim.program.retime import KEEPS_ITS_RATE, retime
@@ -125,12 +125,11 @@ def _programs(spec: Spec, topology: Topology, name: str, size: int, model: Model
     if topology.optics is None or topology.optics.dwell_ps:
         return tuple(static)
     least_ps = min(_time_ps(one, how) for one in static)
-    if circuits_bound_ps(topology, spec.kind, size, model, least_changes=1) >= least_ps:
-        return tuple(static)
     plans = []
     for label, one in ready.items():
-        with suppress(Unswitchable):
-            plans += [] if "circuits=" in label else [lower(planned(one, model, how), model, spec.symmetry)]
+        if "circuits=" not in label and (policy := policy_below(least_ps, one, model)) is not None:
+            with suppress(Unswitchable):
+                plans.append(lower(planned(one, model, how, policy), model, spec.symmetry))
     return (*static, *plans)
 
 

@@ -27,6 +27,7 @@ from collectives.reconfigured import (
     switched,
 )
 from sim.analytic.bounds import busy_and_path_ps
+from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.analytic.steps_bound import StepBounds
 from sim.how import AS_USUAL, How
 from sim.lower.job import lower
@@ -39,9 +40,10 @@ from topologies.optics import States, all_states, joining, layouts, stride_rings
 from topologies.stages import count, staged
 from topologies.units import PS_PER_S
 
-EVERY_STEP, PLANNED = "every step", "planned"
+STATIC, EVERY_STEP, PLANNED = "static", "every step", "planned"
 POLICIES = (EVERY_STEP, "two states", "stride rings", PLANNED)
-"""Own circuits in each step; or those, or the first ones; the first ones, or stride rings; all of these."""
+"""Own circuits in each step; or those, or the first ones; the first ones, or stride rings; all of these. Beside them
+`STATIC`: one state from the first step to the last."""
 
 MOST_PARTS, MOST_BOUNDS, MOST_TRIED = 120, 1_100_000, 100
 """Limits on the parts of a schedule that are tried on all circuits of few servers, on these times the circuits, and on
@@ -115,6 +117,8 @@ class Planner:
         Steps on the same circuits run into each other, and may hold each other up: what the program takes for one by
         one is simulated together, and compared with plans whose parts lie between changes.
         """
+        if not self.pairs:
+            return None
         plans = [self._plan(policy, joins, limit_ps) for joins in (True, False)]
         return min((one for one in plans if one is not None), key=lambda one: (one.time_ps, one.changes), default=None)
 
@@ -131,7 +135,7 @@ class Planner:
             times_ps |= {piece: self.price_ps(*piece) for piece in found[1]}
             priced.update(found[1])
             count("prices of steps", len(priced), len(times_ps))
-        if n == 0 or found is None:
+        if found is None:
             return None
         changes, chosen = found[0], [state for first, last, state in found[1] for _ in range(first, last + 1)]
         letters = "".join("B" if one == 0 else "m" if at and chosen[at - 1] == one else "R"
@@ -166,7 +170,7 @@ class Planner:
                 time_ps, changes, chosen, parts = min(came)
                 found = time_ps + price, changes, (*chosen, *[state] * (last + 1 - first)), (*parts, piece)
                 best[last + 1][state] = min(best[last + 1].get(state, found), found)
-        if n == 0 or not best[n]:
+        if not best[n]:
             return None
         _, changes, _, parts = min(best[n].values())
         return changes, parts
@@ -178,7 +182,12 @@ class Planner:
         return self.bounds.least_ps(first, last, self.states[state], state)
 
     def _pieces(self, policy: str, limit_ps: float = inf) -> Iterator[Piece | None]:
-        n = len(self.pairs)
+        n, fabric = len(self.pairs), self.schedule.topology
+        if policy == STATIC:
+            yield self._own(0, n - 1)
+            yield from ((0, n - 1, self._state(one)) for one in layouts(fabric).values())
+            yield from self._everywhere(limit_ps, whole=True)
+            return
         if policy in (EVERY_STEP, "two states"):
             yield from (self._own(step, step) for step in range(n))
         if policy == PLANNED:
@@ -189,26 +198,30 @@ class Planner:
                         break
                     yield piece
             yield 0, n - 1, 0
-            states, parts = all_states(self.schedule.topology), n * (n + 1) // 2
-            if states is not None and parts <= min(MOST_PARTS, MOST_BOUNDS // len(states.circuits)):
-                yield from self._everywhere(states, limit_ps)
+            yield from self._everywhere(limit_ps)
         others = [] if policy == EVERY_STEP else [0]
         if policy in ("stride rings", PLANNED) and n <= MOST_PRICED:
-            others += [self._state(ring) for ring in stride_rings(self.schedule.topology)]
+            others += [self._state(ring) for ring in stride_rings(fabric)]
         if policy == PLANNED and n <= MOST_PRICED:
-            others += [self._state(one) for one in layouts(self.schedule.topology).values()]
+            others += [self._state(one) for one in layouts(fabric).values()]
         yield from ((step, step, state) for step in range(n) for state in dict.fromkeys(others))
 
-    def _everywhere(self, states: States, limit_ps: float) -> list[Piece]:
-        """Of all circuits those on which parts end first, where these may be of a plan below the limit.
+    def _everywhere(self, limit_ps: float, *, whole: bool = False) -> list[Piece]:
+        """Of all circuits of few servers those on which parts end first, where these may be of a plan below the limit.
 
         Each part counts with the least of its prices, and of the bounds of circuits on which it has none, until those
         on the least sum are priced: what is on none, or what its bound excludes, is not simulated.
+
+        `whole`: of all steps as one part.
         """
-        n, delay_ps = len(self.pairs), self.optics.delay_ps
+        n, delay_ps, states = len(self.pairs), self.optics.delay_ps, all_states(self.schedule.topology)
+        parts_of_all = n if whole else n * (n + 1) // 2
+        if states is None or parts_of_all > min(MOST_PARTS, MOST_BOUNDS // len(states.circuits)):
+            return []
         ahead, best = dict[tuple[int, int], list[tuple[float, int]]](), dict[tuple[int, int], tuple[float, int]]()
-        for ends, least_ps in self._bounds_ps(states):
-            order = np.argsort(least_ps, kind="stable")[:MOST_TRIED][::-1]
+        for ends, least_ps in self._bounds_ps(states, 1 if whole else n):
+            most = MOST_TRIED if not whole or ends[1] == n - 1 else 0
+            order = np.argsort(least_ps, kind="stable")[:most][::-1]
             ahead[ends] = [(inf, -1), *zip(least_ps[order].tolist(), order.tolist(), strict=True)]
             best[ends] = inf, -1
         while True:
@@ -216,7 +229,7 @@ class Planner:
             for last in range(n):
                 least.append(min(
                     (least[at][0] + delay_ps * (at > 0) + min(best[at, last][0], ahead[at, last][-1][0]), at)
-                    for at in range(last + 1)))
+                    for at in range(1 if whole else last + 1)))
             last, parts = n - 1, list[tuple[int, int]]()
             while last >= 0 and least[n][0] < limit_ps:
                 parts.append((least[last + 1][1], last))
@@ -230,10 +243,10 @@ class Planner:
                 if (price := self.price_ps(*ends, state)) is not None:
                     best[ends] = min(best[ends], (price, state))
 
-    def _bounds_ps(self, states: States) -> Iterator[tuple[tuple[int, int], npt.NDArray[np.float64]]]:
+    def _bounds_ps(self, states: States, firsts: int) -> Iterator[tuple[tuple[int, int], npt.NDArray[np.float64]]]:
         """What each part takes at least on each state: what its busiest circuit sends, and what waits for each other.
 
-        (n_states,); infinity without a route.
+        (n_states,); infinity without a route. `firsts`: steps with which parts begin.
         """
         t, link_ps = self.bounds.transfers, float(self.schedule.topology.latency_ps.min())
         ps_per_byte = 0.0 if self.model.deliver == "head" else PS_PER_S / self.optics.rate_Bps
@@ -247,7 +260,7 @@ class Planner:
             sizes = self.bounds.sizes(some, some.blocks * self.schedule.block_bytes * (some.src != some.dst))
             each = np.stack([latency_ps[pairs] + per_byte[pairs] * size for size in sizes])
             steps.append((rows, each, self._loads(states, some, sizes[0]) / times * ps_per_byte))
-        for first in range(len(steps)):
+        for first in range(firsts):
             load, least_ps = np.zeros(times.shape), np.full(len(times), link_ps)
             ended = np.zeros((2, len(times), t.src.size))
             for last, (rows, takes, more) in enumerate(steps[first:], first):
@@ -347,13 +360,24 @@ def on_circuits(name: object, fabric: Topology, build: Callable[[Topology], Sche
     return build(fabric if name is None else layouts(fabric)[str(name)])
 
 
+def policy_below(time_ps: int, schedule: Schedule, model: Model) -> str | None:
+    """Whether plans of other circuits may be faster than a time: any, those that change none, or none at all."""
+    of = schedule.topology, schedule.kind, schedule.size_bytes, model
+    if circuits_bound_ps(*of, least_changes=1) < time_ps:
+        return PLANNED
+    return STATIC if circuits_bound_ps(*of) < time_ps else None
+
+
 def planned(
     schedule: Schedule, model: Model, how: How = AS_USUAL, policy: str = PLANNED, limit_ps: float = inf
 ) -> Schedule:
-    """The schedule with the circuits of its best plan, or the best of a policy.
+    """The schedule with the circuits of its best plan, or the best of a policy; itself where there is none.
 
-    `limit_ps`: of plans that take as long, some may be overlooked.
+    `limit_ps`: plans that take as long may be overlooked, and are where nothing goes on while circuits switch.
     """
     planner = Planner(schedule, model, how)
-    plan = planner.plan(policy, limit_ps)
-    return schedule if plan is None else switched(planner.schedule, plan.fabrics)
+    plan = planner.plan(policy, limit_ps) if planner.least_ps < limit_ps else None
+    goes_on = planner.optics.per_port or packet_links(schedule.topology).any()  # the whole may take less than the parts
+    if plan is None or (plan.time_ps >= limit_ps and not goes_on):
+        return schedule
+    return switched(planner.schedule, plan.fabrics)

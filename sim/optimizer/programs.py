@@ -145,11 +145,11 @@ class Planned(Rebuilt):
         return Job.of(planned(job.alone, self.model, self.how))
 
     def least_ps(self, bandwidth_GBps: F64) -> int:
-        """A bound over all circuits and algorithms that change at least once."""
+        """A bound over all circuits and algorithms."""
         one = self.build(self.topology).alone
         assert one is not None
         fabric = with_bandwidths(self.topology, bandwidth_GBps)
-        return circuits_bound_ps(fabric, one.kind, one.size_bytes, self.model, least_changes=1)
+        return circuits_bound_ps(fabric, one.kind, one.size_bytes, self.model)
 
 
 def least_moved(schedule: Schedule) -> Moved:

@@ -232,15 +232,17 @@ Panels = Iterable[tuple[str, Callable[[Axes], None], list[str]]]
 """Title, painter, and the names of the rows of a panel of dots."""
 
 
-def _lines(rows: list[Row], x: str, y: str, series: str, labels: tuple[str, str], *, log: bool = True
-           ) -> Callable[[Axes], None]:
+def _lines(rows: list[Row], x: str, y: str, series: str, labels: tuple[str, str], *, log: bool = True,
+           places: list[float] | None = None) -> Callable[[Axes], None]:
+    """A line for each of a series; `places`: ticks of panels that share the axis, where some lack a point."""
+    ticks = _distinct(rows, x) if places is None else places
+
     def paint(axes: Axes) -> None:
         for name, line in lines_of(_distinct(rows, series)).items():
             points = sorted((row[x], row[y]) for row in rows if row[series] == name and row[y] is not None)
             axes.plot([a for a, _ in points], [b for _, b in points], label=name, **line.style())
-        places = _distinct(rows, x)
         axes.set_xscale("log")
-        axes.set_xticks(places, [f"{place:g}" for place in places])
+        axes.set_xticks(ticks, [f"{place:g}" for place in ticks])
         axes.set_xticks([], minor=True)
         if log:
             log_axis(axes, most=6)
@@ -308,7 +310,8 @@ def _following(rows: list[Row]) -> Panels:
                   for (key, one), said in curves.items() for row in mine
                   if row[key] and one in (None, row["rings"] == "one ring")]
         labels = ("reconfiguration delay (µs)", "time over static TopoOpt")
-        yield f"{workload}, {degree} interfaces", _lines(points, "delay_us", "over", "how", labels, log=False), []
+        paint = _lines(points, "delay_us", "over", "how", labels, log=False, places=_distinct(rows, "delay_us"))
+        yield f"{workload}, {degree} interfaces", paint, []
 
 
 def _all_to_all(rows: list[Row]) -> Panels:

@@ -15,12 +15,11 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from collectives import Schedule
 from collectives.reconfigured import Unswitchable
 from sim.analytic.bounds import bounds, busy_and_path_ps
-from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.engine.run import FOREVER_PS, check_size
 from sim.how import AS_USUAL, How
 from sim.lower.capacity import check_capacity, least_ranks
 from sim.lower.job import lower
-from sim.optimizer.circuits import PLANNED, planned
+from sim.optimizer.circuits import PLANNED, planned, policy_below
 from sim.program.contract import Program
 from sim.program.flows import check_flows
 from sim.program.model import Model
@@ -36,6 +35,9 @@ LADDER = (64, 32, 256, 4, 1, 1024, 4096)
 
 FINEST_BYTES = 1024
 """Transfers are not cut finer than packets, but for the chunks of the model."""
+
+FINE = 256
+"""Chunks per transfer for which circuits are planned too, beside one and those of the best static run."""
 
 TRIAL_SERVICES = 2_000_000
 """Limit on the services of all trials of a schedule: a third of a second. Two runs are always within it."""
@@ -121,7 +123,8 @@ def _trials(model: Model, discipline: str | None, largest_bytes: int) -> Iterato
     designed = model if discipline is None else replace(model, discipline=discipline)
     if designed != model:
         yield designed
-    yield from (replace(designed, chunks=chunks) for chunks in _numbers(model, largest_bytes))
+    for one in dict.fromkeys((designed, model)):
+        yield from (replace(one, chunks=chunks) for chunks in _numbers(model, largest_bytes))
 
 
 def _numbers(model: Model, largest_bytes: int) -> list[int]:
@@ -286,30 +289,40 @@ def _are_the_same(one: Schedule, other: Schedule) -> bool:
 
 
 def switched_form(
-    ready: Mapping[str, Schedule], best: BestForm[Result], run: Callable[[Schedule], Result], how: How = AS_USUAL
+    ready: Mapping[str, Schedule], best: BestForm[Result], run: Callable[[Schedule, Model], Result],
+    how: How = AS_USUAL, *, chooses: bool = False,
 ) -> BestForm[Result]:
-    """The best of static circuits, or of plans that switch them, where some may be faster.
+    """The best of static circuits, or of plans on others, which may switch them, where some may be faster.
 
     `ready`: schedules by form, on the circuits of the fabric or other static ones.
-    `run`: with the model of the best.
+    `chooses`: as in `models_of_plans`.
     """
     static = best.result.job.of_schedule
     assert static is not None
+    models = models_of_plans(best.result, chooses)
     for label, schedule in ready.items():
         if (optics := static.topology.optics) is None or optics.dwell_ps or "circuits=" in label:
             continue
         if optics.only and len(layouts(schedule.topology)) == 1:  # nothing to switch to
             continue
-        size = schedule.size_bytes
-        bound = circuits_bound_ps(schedule.topology, schedule.kind, size, best.result.model, least_changes=1)
-        if bound >= best.result.time_ps:
-            break
-        try:
-            result = run(planned(schedule, best.result.model, how, limit_ps=best.result.time_ps))
-        except Unswitchable as wrong:
-            best.others[f"{label}, circuits={PLANNED}"] = str(wrong)
-            continue
-        if result.time_ps < best.result.time_ps:
-            others = best.others | {best.name: format_time(best.result.time_ps)}
-            best = BestForm(f"{label}, circuits={PLANNED}", result, others)
+        for model in models:
+            if (policy := policy_below(best.result.time_ps, schedule, model)) is None:
+                continue
+            try:
+                if (plan := planned(schedule, model, how, policy, best.result.time_ps)) is schedule:
+                    continue
+                result = run(plan, model)
+            except Unswitchable as wrong:
+                best.others[f"{label}, circuits={PLANNED}"] = str(wrong)
+                continue
+            if result.time_ps < best.result.time_ps:
+                others = best.others | {best.name: format_time(best.result.time_ps)}
+                best = BestForm(f"{label}, circuits={PLANNED}", result, others)
     return best
+
+
+def models_of_plans(static: Result, chooses: bool) -> list[Model]:
+    """The model of the best static run; if chunks are chosen, those of whole transfers, which meet less, and many."""
+    model, most = static.model, int(static.lowered.task_bytes.max(initial=0)) // FINEST_BYTES
+    numbers = [one for one in (1, FINE) if least_chunks(static.schedule, model) <= one <= max(1, most)]
+    return list(dict.fromkeys([model, *(replace(model, chunks=one) for one in numbers if chooses)]))

@@ -204,8 +204,8 @@ def simulate_ready(
     best = simulate_static(task, ready, refused, progress, limit_ps)
     if task.spec.engine == "analytic":
         return best
-    how = How(check=task.check, max_events=task.max_events)
-    return switched_form(ready, best, partial(_final(task, progress), model=best.result.model), how)
+    how, run = How(check=task.check, max_events=task.max_events), _final(task, progress)
+    return switched_form(ready, best, lambda tried, model: run(tried, model=model), how, chooses=task.spec.chooses)
 
 
 def _final(task: Task, progress: Callable[[Progress], None] | None) -> Callable[..., Result]:

@@ -9,20 +9,18 @@ from collectives.reconfigured import Unswitchable, switched
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.how import AS_USUAL, How
 from sim.lower.rotor import turns_of
-from sim.optimizer.circuits import EVERY_STEP, PLANNED, POLICIES, Plan, Planner
+from sim.optimizer.circuits import EVERY_STEP, PLANNED, POLICIES, STATIC, Plan, Planner
 from sim.program.model import Model
 from sim.result import Result
 from sim.simulation import simulate
-from sim.study.choice import BestForm
+from sim.study.choice import BestForm, models_of_plans
 from sim.study.overlap import divided, overlapped
 from sim.study.points import Task, floor_ps, ready_point, simulate_static, topology_of
 from sim.study.spec import Spec
 from topologies import WeftError
 from topologies.units import PS_PER_S
 
-STATIC, BEST = "static", "best"
-
-OVERLAPPED = "overlapped"
+OVERLAPPED, BEST = "overlapped", "best"
 
 SHOWN = (EVERY_STEP, PLANNED)
 """Policies of switching in the table; the others of `POLICIES` are parts of the last."""
@@ -53,17 +51,20 @@ def policies(
         raise WeftError(f"{fabric.name} has no circuits to switch: choose a fabric such as ocs:16x4")
     points = {name: ready_point(Task(spec, name, size, **how.arguments(), spread=0)) for name in names}
     static = _static(spec, points, how)
-    done(STATIC)
-    found = [Found(STATIC, static.name, None, static.result, static.result.schedule)]
     model = static.result.model
     bound_ps = circuits_bound_ps(fabric, spec.kind, size, model)
     may_pay = circuits_bound_ps(fabric, spec.kind, size, model, least_changes=1) < static.result.time_ps
     planners = [
-        (label, Planner(schedule, model, how)) for ready, _ in points.values() for label, schedule in ready.items()
-        if "circuits=" not in label
+        (label, Planner(schedule, one, how)) for ready, _ in points.values() for label, schedule in ready.items()
+        if "circuits=" not in label for one in models_of_plans(static.result, spec.chooses)
     ]
     run = partial(simulate, symmetry=spec.symmetry, faults=spec.build_faults(), **how.arguments())
     planners.sort(key=lambda one: one[1].own_ps or static.result.time_ps)
+    found = [Found(STATIC, static.name, None, static.result, static.result.schedule)]
+    if bound_ps < static.result.time_ps:
+        found += (one for one in _planned(STATIC, planners, run, static.result.time_ps) if one.changes == 0)
+        found = [min(found, key=lambda one: one.result.time_ps)]
+    done(STATIC)
     for policy in SHOWN:
         if policy == EVERY_STEP or may_pay:
             found += _planned(policy, planners, run, min(one.result.time_ps for one in found))

@@ -334,7 +334,7 @@ def test_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
 
 def test_ctrl_c_says_how_far_it_came() -> None:
-    said = "^interrupted, with 1 of 3 done; nothing was written$"
+    said = "^interrupted, with 1 of 3 steps done; nothing was written$"
 
     def interrupted() -> None:
         with progress("work", 3) as steps:

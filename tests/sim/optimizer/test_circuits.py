@@ -9,11 +9,11 @@ from sim import simulate
 from sim.analytic import steps_bound
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.how import How
-from sim.optimizer.circuits import PLANNED, POLICIES, Planner, planned
+from sim.optimizer.circuits import PLANNED, POLICIES, STATIC, Planner, planned
 from sim.program.model import make_model
 from sim.study.policies import policies, row_of, switched_rows
 from sim.study.spec import Spec
-from tests.oracles.circuit_states import least_ps, least_union_ps, states
+from tests.oracles.circuit_states import least_ps, least_union_ps, part_ps, states
 from topologies import WeftError, from_spec, optics, ring
 from topologies.optics import all_states
 from topologies.units import parse_time
@@ -164,6 +164,22 @@ def no_worse_than_unions(n, ports, kind):
     for delay_ps, want in zip(delays_ps, least, strict=True):
         planner.optics = planner.optics._replace(delay_ps=delay_ps)
         assert planner.plan(PLANNED).time_ps <= want
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(("size", "kind", "name"), [
+    *EXHAUSTED, ("5x2,duplex", "all-to-all", "pairwise"), ("5x2,duplex", "all-gather", "swing"),
+    ("5x2,duplex", "all-reduce", "nccl-trees"), ("3x2,duplex", "all-reduce", "ring"),
+])
+def test_no_circuits_that_stay_are_quicker(size, kind, name):
+    """The whole schedule on every state, and on named circuits, which have routes of their own."""
+    planner = Planner(build(name, kind, from_spec(f"ocs:{size},delay=1ms"), 77_777), make_model(chunks=1))
+    plan, schedule = planner.plan(STATIC), planner.schedule
+    t, named = schedule.pattern.transfers(), optics.layouts(schedule.topology).values()
+    least = min(part_ps(schedule, planner.model, t),
+                *(simulate(reconfigured.part(schedule, t, one), model=planner.model).time_ps for one in named))
+    assert plan.time_ps == least and plan.changes == 0 and len({id(one) for one in plan.fabrics}) == 1
+    assert planned(schedule, planner.model, policy=STATIC, limit_ps=least) is schedule
 
 
 @pytest.mark.table

@@ -14,7 +14,7 @@ from sim import Model, Result, simulate
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
 from sim.program.outcome import Deadlock, Outrun
-from sim.study.choice import LADDER, choose, floor_of_all
+from sim.study.choice import LADDER, WORTH, choose, floor_of_all
 from sim.study.points import Row, Task, compute
 from sim.study.spec import Spec
 from topologies import WeftError, dgx_h100, from_spec
@@ -46,6 +46,32 @@ def test_what_is_chosen_is_never_slower_than_sixteen_chunks(fabric: str, kind: s
     chosen = row_of(fabric, kind, name, size)
     assert chosen["time_s"] <= fixed["time_s"]
     assert chosen["chunks_chosen"] == chosen["chunks"] and fixed["chunks_chosen"] is None
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("size", [77_777, 1_234_567])
+@pytest.mark.parametrize(("kind", "name"), [
+    ("all-to-all", "pairwise"), ("all-gather", "swing"), ("all-reduce", "pipelined"), ("all-to-all", "direct"),
+    ("all-reduce", "bine"),
+])
+@pytest.mark.parametrize("fabric", ["ocs:5x2,duplex", "ocs:5x2,duplex,delay=1ms", "ocs:6x3,delay=10us", "ocs:3x1"])
+def test_what_is_chosen_on_circuits_is_never_slower_than_whole_transfers(
+    fabric: str, kind: str, name: str, size: int
+) -> None:
+    """But for the share that another number of chunks has to save."""
+    chosen = row_of(fabric, kind, name, size)
+    least_s = min(row_of(fabric, kind, name, size, chunks)["time_s"] for chunks in (1, 16))
+    assert chosen["time_s"] * (1 - WORTH) <= least_s
+
+
+@pytest.mark.parametrize(("fabric", "size", "chunks"), [
+    ("ocs:8x2", 77_777, 4), ("mesh:3x4", 622_216, 64), ("fat-tree:4", 622_216, 32),
+])
+def test_what_was_designed_for_a_discipline_is_tried_in_another_too(fabric: str, size: int, chunks: int) -> None:
+    """In each number of chunks, not in the first alone."""
+    chosen = row_of(fabric, "all-reduce", "pipelined", size)
+    assert (chosen["chunks"], chosen["discipline"]) == (chunks, "fifo")
+    assert chosen["time_s"] <= 0.99 * row_of(fabric, "all-reduce", "pipelined", size, 16)["time_s"]
 
 
 @pytest.mark.table
