@@ -36,14 +36,15 @@ class Columns(NamedTuple):
     hops: Ints
     links: Ints  # (sum of hops,)
 
-    def table(self, *, alike_by_slot: bool = False) -> Transfers:
-        """The same transfers by source and slot; ties are broken by slots or by indices."""
-        src, slot = self.src, slots_of(self.src)
+    def table(self, *, alike_by_slot: bool = False, order: Ints | None = None) -> Transfers:
+        """The same transfers by source and slot; ties are broken by slots or by `order`, the default is the index."""
+        order = np.arange(self.src.size) if order is None else order
+        src, slot = self.src, slots_of(self.src, order)
         has_links = self.hops.any()
         rows = Transfers(
             src=src.astype(np.int32), dst=self.dst.astype(np.int32), slot=slot.astype(np.int32),
             step=self.step.astype(np.int32), port=self.port.astype(np.int32), blocks=self.blocks.astype(np.int64),
-            reduces=self.reduces.astype(np.bool_), tie_class=slot.copy() if alike_by_slot else np.arange(src.size),
+            reduces=self.reduces.astype(np.bool_), tie_class=slot.copy() if alike_by_slot else order,
             dep_ptr=_offsets(self.waits), dep_src=src[self.other].astype(np.int32),
             dep_slot=slot[self.other].astype(np.int32), dep_lag=self.lag.astype(np.int32),
             via_ptr=_offsets(self.hops) if has_links else None,
@@ -61,6 +62,8 @@ class SendList:
     _links: list[Sequence[int]] = field(default_factory=list)
     blocks: list[Sequence[int]] = field(default_factory=list)
     """Blocks of each transfer, in the order in which they are sent."""
+    order: Ints | None = None
+    """Number of each transfer in the order of slots and ties, where it is not its index."""
     alike_by_slot: bool = False
     """Whether ties are broken by slots, the number of a transfer among those of its source, or by indices."""
 
@@ -92,15 +95,20 @@ class SendList:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def build(self) -> tuple[Transfers, dict[tuple[int, int], Sequence[int]]]:
-        """The table of transfers, and the blocks of each (source, slot)."""
+    def columns(self) -> Columns:
+        """All transfers added."""
         src, dst, step, port, blocks, reduces = _flat(self._rows).reshape(-1, 6).T
         counts, hops = (np.fromiter(map(len, lists), np.int64) for lists in (self._waits, self._links))
         other, lag = _flat(chain.from_iterable(self._waits)).reshape(-1, 2).T
         links = _flat(self._links)
-        columns = Columns(src, dst, step, port, blocks, reduces, counts, other, lag, hops, links)
-        carried = dict(zip(zip(src.tolist(), slots_of(src).tolist(), strict=True), self.blocks, strict=True))
-        return columns.table(alike_by_slot=self.alike_by_slot), carried
+        return Columns(src, dst, step, port, blocks, reduces, counts, other, lag, hops, links)
+
+    def build(self) -> tuple[Transfers, dict[tuple[int, int], Sequence[int]]]:
+        """The table of transfers, and the blocks of each (source, slot)."""
+        columns = self.columns()
+        named = zip(columns.src.tolist(), slots_of(columns.src, self.order).tolist(), strict=True)
+        carried = dict(zip(named, self.blocks, strict=True))
+        return columns.table(alike_by_slot=self.alike_by_slot, order=self.order), carried
 
     def pattern(
         self, topology: Topology, kind: str | Collective, algorithm: str, n_blocks: int, **more: Any
@@ -128,10 +136,10 @@ def columns_pattern(columns: Columns, block: Ints, **more: Any) -> Pattern:
     )
 
 
-def slots_of(src: Ints) -> Ints:
-    """Number of each transfer among those of its source."""
+def slots_of(src: Ints, number: Ints | None = None) -> Ints:
+    """Place of each transfer among those of its source, in the order of some numbers or as they come."""
     slot = np.zeros(src.size, np.int64)
-    order = np.argsort(src, kind="stable")
+    order = np.argsort(src, kind="stable") if number is None else np.lexsort((number, src))
     slot[order] = np.arange(src.size) - np.searchsorted(src[order], src[order])
     return slot
 
