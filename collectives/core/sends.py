@@ -36,15 +36,15 @@ class Columns(NamedTuple):
     hops: Ints
     links: Ints  # (sum of hops,)
 
-    def table(self, *, alike_by_slot: bool = False, order: Ints | None = None) -> Transfers:
-        """The same transfers by source and slot; ties are broken by slots or by `order`, the default is the index."""
-        order = np.arange(self.src.size) if order is None else order
-        src, slot = self.src, slots_of(self.src, order)
+    def table(self, *, alike_by_slot: bool = False, slot: Ints | None = None) -> Transfers:
+        """The same transfers by source and slot; ties are broken by slots, given or `alike_by_slot`, or by indices."""
+        src, alike_by_slot = self.src, alike_by_slot or slot is not None
+        slot = slots_of(src) if slot is None else slot
         has_links = self.hops.any()
         rows = Transfers(
             src=src.astype(np.int32), dst=self.dst.astype(np.int32), slot=slot.astype(np.int32),
             step=self.step.astype(np.int32), port=self.port.astype(np.int32), blocks=self.blocks.astype(np.int64),
-            reduces=self.reduces.astype(np.bool_), tie_class=slot.copy() if alike_by_slot else order,
+            reduces=self.reduces.astype(np.bool_), tie_class=slot.copy() if alike_by_slot else np.arange(src.size),
             dep_ptr=_offsets(self.waits), dep_src=src[self.other].astype(np.int32),
             dep_slot=slot[self.other].astype(np.int32), dep_lag=self.lag.astype(np.int32),
             via_ptr=_offsets(self.hops) if has_links else None,
@@ -62,8 +62,8 @@ class SendList:
     _links: list[Sequence[int]] = field(default_factory=list)
     blocks: list[Sequence[int]] = field(default_factory=list)
     """Blocks of each transfer, in the order in which they are sent."""
-    order: Ints | None = None
-    """Number of each transfer in the order of slots and ties, where it is not its index."""
+    alike: tuple[Ints, Ints] | None = None
+    """Slot and port of each transfer, where those of other transfers look the same from their sources."""
     alike_by_slot: bool = False
     """Whether ties are broken by slots, the number of a transfer among those of its source, or by indices."""
 
@@ -106,9 +106,10 @@ class SendList:
     def build(self) -> tuple[Transfers, dict[tuple[int, int], Sequence[int]]]:
         """The table of transfers, and the blocks of each (source, slot)."""
         columns = self.columns()
-        named = zip(columns.src.tolist(), slots_of(columns.src, self.order).tolist(), strict=True)
-        carried = dict(zip(named, self.blocks, strict=True))
-        return columns.table(alike_by_slot=self.alike_by_slot, order=self.order), carried
+        slot, port = self.alike or (slots_of(columns.src), columns.port)
+        carried = dict(zip(zip(columns.src.tolist(), slot.tolist(), strict=True), self.blocks, strict=True))
+        given = None if self.alike is None else slot
+        return columns._replace(port=port).table(alike_by_slot=self.alike_by_slot, slot=given), carried
 
     def pattern(
         self, topology: Topology, kind: str | Collective, algorithm: str, n_blocks: int, **more: Any
@@ -136,10 +137,10 @@ def columns_pattern(columns: Columns, block: Ints, **more: Any) -> Pattern:
     )
 
 
-def slots_of(src: Ints, number: Ints | None = None) -> Ints:
-    """Place of each transfer among those of its source, in the order of some numbers or as they come."""
+def slots_of(src: Ints) -> Ints:
+    """Number of each transfer among those of its source."""
     slot = np.zeros(src.size, np.int64)
-    order = np.argsort(src, kind="stable") if number is None else np.lexsort((number, src))
+    order = np.argsort(src, kind="stable")
     slot[order] = np.arange(src.size) - np.searchsorted(src[order], src[order])
     return slot
 

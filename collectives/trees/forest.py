@@ -242,7 +242,7 @@ def forest_pattern(
     sends = SendList()
     for port, piece in enumerate(pieces):
         _add(sends, piece, port, whole)
-    sends.order, groups = (None, ()) if reduces else alike(topology, sends.columns())
+    sends.alike, groups = (None, ()) if reduces else alike(topology, sends.columns())
     proof = OwnProof(lambda: _prove_pieces(topology, kind, pieces, n_blocks, root))
     return sends.pattern(
         topology, kind, algorithm, n_blocks, form=form, own_proof=proof, root=root, note=note, groups=groups,
