@@ -44,7 +44,8 @@ def _ports(sends: Columns, one: Ints, image: Ints) -> Ints:
     _, first, row = np.unique(sends.src * n_trees + sends.port, return_index=True, return_inverse=True)
     tree = components(row.size, np.append(one, np.arange(row.size)), np.append(image, first[row]))
     seen, place = np.unique(sends.src * row.size + tree, return_inverse=True)
-    return place - np.searchsorted(seen, sends.src * row.size)
+    port: Ints = place - np.searchsorted(seen, sends.src * row.size)
+    return port
 
 
 def _translations(strides: Mapping[int, int], topology: Topology) -> Group:

@@ -125,7 +125,7 @@ def test_images_share_slot_tie_port_and_step_and_trees_of_a_rank_keep_ports_of_t
             assert image[t.dst[row]] == t.dst[other]
             assert (t.tie_class[row], t.port[row], t.step[row]) == (t.tie_class[other], t.port[other], t.step[other])
     for rank in range(pattern.p):
-        blocks = {}
+        blocks: dict[int, tuple[int, ...]] = {}
         for row in np.flatnonzero(t.src == rank).tolist():
             carried = tuple(pattern.blocks_of(rank, int(t.slot[row])))
             assert blocks.setdefault(int(t.port[row]), carried) == carried  # a tree has blocks of its own
