@@ -36,9 +36,10 @@ class Columns(NamedTuple):
     hops: Ints
     links: Ints  # (sum of hops,)
 
-    def table(self, *, alike_by_slot: bool = False) -> Transfers:
-        """The same transfers by source and slot; ties are broken by slots or by indices."""
-        src, slot = self.src, slots_of(self.src)
+    def table(self, *, alike_by_slot: bool = False, slot: Ints | None = None) -> Transfers:
+        """The same transfers by source and slot; ties are broken by slots, given or `alike_by_slot`, or by indices."""
+        src, alike_by_slot = self.src, alike_by_slot or slot is not None
+        slot = slots_of(src) if slot is None else slot
         has_links = self.hops.any()
         rows = Transfers(
             src=src.astype(np.int32), dst=self.dst.astype(np.int32), slot=slot.astype(np.int32),
@@ -61,6 +62,8 @@ class SendList:
     _links: list[Sequence[int]] = field(default_factory=list)
     blocks: list[Sequence[int]] = field(default_factory=list)
     """Blocks of each transfer, in the order in which they are sent."""
+    alike: tuple[Ints, Ints] | None = None
+    """Slot and port of each transfer, where those of other transfers look the same from their sources."""
     alike_by_slot: bool = False
     """Whether ties are broken by slots, the number of a transfer among those of its source, or by indices."""
 
@@ -92,15 +95,21 @@ class SendList:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def build(self) -> tuple[Transfers, dict[tuple[int, int], Sequence[int]]]:
-        """The table of transfers, and the blocks of each (source, slot)."""
+    def columns(self) -> Columns:
+        """All transfers added."""
         src, dst, step, port, blocks, reduces = _flat(self._rows).reshape(-1, 6).T
         counts, hops = (np.fromiter(map(len, lists), np.int64) for lists in (self._waits, self._links))
         other, lag = _flat(chain.from_iterable(self._waits)).reshape(-1, 2).T
         links = _flat(self._links)
-        columns = Columns(src, dst, step, port, blocks, reduces, counts, other, lag, hops, links)
-        carried = dict(zip(zip(src.tolist(), slots_of(src).tolist(), strict=True), self.blocks, strict=True))
-        return columns.table(alike_by_slot=self.alike_by_slot), carried
+        return Columns(src, dst, step, port, blocks, reduces, counts, other, lag, hops, links)
+
+    def build(self) -> tuple[Transfers, dict[tuple[int, int], Sequence[int]]]:
+        """The table of transfers, and the blocks of each (source, slot)."""
+        columns = self.columns()
+        slot, port = self.alike or (slots_of(columns.src), columns.port)
+        carried = dict(zip(zip(columns.src.tolist(), slot.tolist(), strict=True), self.blocks, strict=True))
+        given = None if self.alike is None else slot
+        return columns._replace(port=port).table(alike_by_slot=self.alike_by_slot, slot=given), carried
 
     def pattern(
         self, topology: Topology, kind: str | Collective, algorithm: str, n_blocks: int, **more: Any

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from topologies import Topology, WeftError
 from topologies.checks import checked, told
 from topologies.core.rateless import digest
-from topologies.core.symmetry import Permutation, link_permutation, translation
+from topologies.core.symmetry import Permutation, follow_npus, link_permutation, translation
 from topologies.text.brief import one_line
 from topologies.tiers import UpDownRouter
 
@@ -152,12 +152,29 @@ def _action(topology: Topology, nodes: Permutation | None) -> Action | None:
         return None
     known, key = _KNOWN.setdefault(topology, {}), digest("nodes", nodes)
     if key not in known:
-        router = topology.router
-        moved = router.followed(topology, nodes) if isinstance(router, UpDownRouter) else nodes
-        links = link_permutation(topology, moved)
+        links = links_moved(topology, nodes, link_permutation)
         known.pop(next(iter(known)) if len(known) >= MOST_KNOWN else key, None)
         known[key] = None if links is None else Action(nodes[None, : topology.n_npus].astype(np.int32), links)
     return known[key]
+
+
+def links_moved(
+    topology: Topology, nodes: Permutation, permutation: Callable[[Topology, Permutation | None], Permutation | None]
+) -> Permutation | None:
+    """Image of each link where NPUs move as given, and switches so too, or as their router or their links say.
+
+    `permutation`: of links by one of nodes, or None: `link_permutation` or `wiring_permutation`.
+    """
+    router = topology.router
+    moved = router.followed(topology, nodes) if isinstance(router, UpDownRouter) else nodes
+    links = permutation(topology, moved)
+    if links is None and topology.n_nodes > topology.n_npus:
+        links = permutation(topology, follow_npus(topology, nodes[: topology.n_npus]))
+    return links
+
+
+STRIDES = (1, 2, 4)
+"""Translations that are tried in a dimension; boards and NICs that are shared forbid the lesser ones."""
 
 
 def translations(topology: Topology, first: int = 0) -> Groups:
@@ -173,7 +190,7 @@ def translations(topology: Topology, first: int = 0) -> Groups:
 def _translations(least: int, first: int, topology: Topology) -> Group:
     """In each dimension by `least`, or by more."""
     long = [dim for dim, extent in enumerate(topology.shape) if extent > least and dim >= first]
-    strides = [by for by in (1, 2, 4) if by >= least]
+    strides = [by for by in STRIDES if by >= least]
     choices = [(f"translation in dimension {dim}", _shifts(topology, dim, strides)) for dim in long]
     return widest_group(topology, "even translations" if least > 1 else "translations", choices)
 

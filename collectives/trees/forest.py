@@ -18,6 +18,7 @@ import numpy.typing as npt
 from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.proof import ScheduleError
 from collectives.core.sends import SendList
+from collectives.trees.alike import alike
 from topologies import Topology, WeftError
 from topologies.flows.tightest_cut import remembered
 from topologies.grouped import grouped
@@ -241,9 +242,10 @@ def forest_pattern(
     sends = SendList()
     for port, piece in enumerate(pieces):
         _add(sends, piece, port, whole)
+    sends.alike, groups = (None, ()) if reduces else alike(topology, sends.columns())
     proof = OwnProof(lambda: _prove_pieces(topology, kind, pieces, n_blocks, root))
     return sends.pattern(
-        topology, kind, algorithm, n_blocks, form=form, own_proof=proof, root=root, note=note,
+        topology, kind, algorithm, n_blocks, form=form, own_proof=proof, root=root, note=note, groups=groups,
         n_sources=topology.n_nodes if reduces else None,
     )
 

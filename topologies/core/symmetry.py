@@ -29,9 +29,31 @@ def move_nodes(topology: Topology, maps: Mapping[int, npt.NDArray[np.integer]]) 
         column = topology.coords[:, dim].astype(np.int64)
         want += np.where(column >= 0, np.asarray(table)[np.maximum(column, 0)] - column, 0) * weights[dim]
     image = _places(keys, want)
-    there = np.zeros(keys.size, np.bool_)
+    if np.array_equal(keys[image], want):
+        return image if _is_permutation(image) else None
+    npus = slice(topology.n_npus)
+    return follow_npus(topology, image[npus]) if np.array_equal(keys[image[npus]], want[npus]) else None
+
+
+def follow_npus(topology: Topology, npus: Permutation) -> Permutation | None:
+    """Permutation of the nodes that moves NPUs as given, and switches to where the links of their images lead.
+
+    For switches whose coordinates do not say where they go, such as NICs and the rails behind them. The first link of a
+    node becomes the first of its image, and so on; whether all links do, `link_permutation` tells.
+    None if two switches have one image.
+    """
+    t, image = topology, np.full(topology.n_nodes, -1, np.int32)
+    image[: npus.size] = npus
+    place = np.arange(t.n_links) - t.link_ptr[t.src]
+    while (ahead := np.flatnonzero((image[t.src] >= 0) & (image[t.dst] < 0))).size:
+        image[t.dst[ahead]] = t.dst[np.minimum(t.link_ptr[image[t.src[ahead]]] + place[ahead], t.n_links - 1)]
+    return image if _is_permutation(image) else None
+
+
+def _is_permutation(image: Permutation) -> bool:
+    there = np.zeros(image.size, np.bool_)
     there[image] = True
-    return image if there.all() and np.array_equal(keys[image], want) else None
+    return bool(there.all() and (image >= 0).all())
 
 
 def _places(keys: npt.NDArray[np.int64], want: npt.NDArray[np.int64]) -> Permutation:
@@ -70,7 +92,20 @@ def link_orbits(topology: Topology) -> npt.NDArray[np.int64]:
 def link_permutation(topology: Topology, nodes: Permutation | None) -> Permutation | None:
     """Image of each link under a permutation of the nodes, or None if that is not an automorphism.
 
-    An automorphism preserves links, node kinds, bandwidths and latencies. Parallel links keep their order.
+    An automorphism preserves links, node kinds, bandwidths and latencies.
+    """
+    image, t = wiring_permutation(topology, nodes), topology
+    if nodes is None or image is None:
+        return None
+    alike = (_keeps(t.bandwidth_Bps, image) and _keeps(t.latency_ps, image) and _keeps(t.kind, nodes)
+             and _keeps(t.hop_latency_ps, nodes))
+    return image if alike else None
+
+
+def wiring_permutation(topology: Topology, nodes: Permutation | None) -> Permutation | None:
+    """Image of each link under a permutation of the nodes, whatever the rates; None if there is no such link.
+
+    Parallel links keep their order.
     """
     if nodes is None:
         return None
@@ -87,9 +122,7 @@ def link_permutation(topology: Topology, nodes: Permutation | None) -> Permutati
         image += place - np.maximum.accumulate(np.where(np.append(False, again), 0, place))
         if not (np.all(image < t.n_links) and _keeps(t.src, image, src) and _keeps(t.dst, image, dst)):
             return None
-    alike = (_keeps(t.bandwidth_Bps, image) and _keeps(t.latency_ps, image) and _keeps(t.kind, nodes)
-             and _keeps(t.hop_latency_ps, nodes))
-    return image if alike else None
+    return image
 
 
 def _keeps(values: npt.NDArray[Any], image: Permutation, wanted: npt.NDArray[Any] | None = None) -> bool:

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies import from_links, from_spec, mesh, multidim, torus
-from topologies.core.symmetry import link_permutation, move_nodes, reflection, translation
+from topologies.core.symmetry import follow_npus, link_permutation, move_nodes, reflection, translation
 
 
 def assert_automorphism(t, nodes):
@@ -77,3 +77,29 @@ def test_nodes_without_an_image_give_none():
     assert move_nodes(t, {0: np.array([1, 2, 3, 9])}) is None
     assert move_nodes(t, {0: np.array([0, 0, 1, 2])}) is None
     assert link_permutation(t, None) is None
+
+
+@pytest.mark.parametrize("spec", ["dgx-h100:2", "dgx-h100:3", "dgx-h100:8", "dgx-a100:2", "dgx-a100:5"])
+def test_nics_and_rails_follow_the_npus_behind_them(spec):
+    t = from_spec(spec)
+    gpus, boxes = t.shape
+    name = t.node_name
+    for rank, box in ((1, 0), (2, 0), (0, 1)):
+        npus = (np.arange(gpus * boxes) % gpus + rank) % gpus + (np.arange(gpus * boxes) // gpus + box) % boxes * gpus
+        nodes = follow_npus(t, npus.astype(np.int32))
+        assert_automorphism(t, nodes)
+        for node in range(t.n_npus, t.n_nodes):
+            near = set(t.dst[t.link_ptr[node] : t.link_ptr[node + 1]].tolist())
+            image = nodes[node]
+            assert set(t.dst[t.link_ptr[image] : t.link_ptr[image + 1]].tolist()) == {int(nodes[one]) for one in near}
+            assert name(node).rstrip("0123456789") == name(image).rstrip("0123456789")
+    assert_automorphism(t, translation(t, 0))  # rails have coordinates that go nowhere on dgx-a100
+
+
+def test_switches_that_cannot_follow_give_none():
+    line = from_links([(0, 2, "1GB/s", 0), (2, 0, "1GB/s", 0), (1, 3, "1GB/s", 0), (3, 1, "1GB/s", 0)], n_npus=2)
+    assert follow_npus(line, np.array([1, 0], np.int32)).tolist() == [1, 0, 3, 2]
+    uneven = from_links([(0, 2, "1GB/s", 0), (0, 3, "1GB/s", 0), (1, 2, "1GB/s", 0)], n_npus=2)
+    assert follow_npus(uneven, np.array([1, 0], np.int32)) is None
+    lonely = from_links([(0, 1, "1GB/s", 0), (1, 0, "1GB/s", 0), (2, 0, "1GB/s", 0)], n_npus=2)
+    assert follow_npus(lonely, np.array([1, 0], np.int32)) is None
