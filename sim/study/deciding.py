@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import cache
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,24 +11,26 @@ import numpy as np
 from collectives import ALGORITHMS, algorithm, in_network
 from collectives.formats.names import called
 from collectives.registry import REDUCING
+from sim.engine.run import FOREVER_PS
 from sim.how import How
 from sim.program.model_options import DEFAULT_CHUNKS, LEFT_OPEN
-from sim.program.outcome import Deadlock
+from sim.program.outcome import Deadlock, Outrun
 from sim.study.points import (
     SPREAD_SERVICES,
     Task,
     compute,
+    floor_ps,
     lowered,
     numbers_of_trees,
     ready_point,
-    simulate_point,
+    simulate_ready,
     topology_of,
 )
 from sim.study.spec import Spec
 from sim.study.tables import Row, range_words, tied_with, time_text, width_of
 from sim.why.spread import RUNS
 from topologies import Topology, WeftError
-from topologies.units import format_rate, format_size
+from topologies.units import PS_PER_S, format_rate, format_size
 
 WORTH_SAYING = 0.05
 """Share of its time that another value of a default must save the fastest, to be told where the ranking stays."""
@@ -187,18 +190,23 @@ def _tried(one: Alternative, rows: Sequence[Row], how: How, to_neighbors: Callab
     stuck: set[str] = set()
     for size in _sizes(rows):
         here = _at(rows, size)
-        before, times = _fastest(here), {row["algorithm"]: float(row["time_s"]) for row in here}
-        for name in one.names & times.keys():
-            if _stays(one, given[name], size, to_neighbors):
-                continue
+        before, first, least_s = _fastest(here), here[0]["algorithm"], float(here[0]["time_s"])
+        times = {row["algorithm"]: float(row["time_s"]) for row in here}
+        left = [name for name in times if name in one.names and not _stays(one, given[name], size, to_neighbors)]
+        for name in sorted(left, key=lambda name: (name != first, name in before)):
+            known = {other: time_s for other, time_s in times.items() if other not in left}
+            leader = min(known, key=lambda name: known[name], default=first)
+            limit_s = inf if name == first else known[leader]
+            if name != first and {name, leader} <= before:  # one is as good as the other, but for what is worth saying
+                limit_s = min(limit_s, (1 - WORTH_SAYING) * least_s)
             try:
-                times[name] = simulate_point(Task(one.spec, given[name], size, **how.arguments())).result.time_s
+                times[name] = _time_s(Task(one.spec, given[name], size, **how.arguments()), limit_s)
             except WeftError:  # it cannot run so, and stays as it is
                 stuck.add(name)
+            left.remove(name)
         found = min(times, key=lambda name: times[name])
         if found not in before:
             winners.setdefault(found, []).append(size)
-        first, least_s = here[0]["algorithm"], float(here[0]["time_s"])
         if found in before and times[found] < (1 - WORTH_SAYING) * least_s:
             others.append(_takes(found, times[found], size))
         elif first in one.told and times[first] > (1 + WORTH_SAYING) * least_s:
@@ -208,6 +216,16 @@ def _tried(one: Alternative, rows: Sequence[Row], how: How, to_neighbors: Callab
     said = ", ".join([*(f"{name} is the fastest at {_listed(sizes)}" for name, sizes in winners.items()), *others])
     so = f", and {_names(stuck)} cannot run" * bool(stuck)
     return said and f"{one.default}; with {one.instead}, {said}{so} ({one.flag})"
+
+
+def _time_s(task: Task, limit_s: float) -> float:
+    """The time of a point; infinity where it is longer than a limit, which need not be simulated."""
+    ready, limit_ps = ready_point(task), FOREVER_PS if limit_s == inf else round(limit_s * PS_PER_S)
+    if floor_ps(task.spec, ready[0].values()) > limit_ps:
+        return inf
+    with suppress(Outrun):
+        return simulate_ready(task, *ready, limit_ps=limit_ps).result.time_s
+    return inf
 
 
 def _takes(name: str, time_s: float, size_bytes: int) -> str:
