@@ -226,12 +226,12 @@ class Kernel(Part):
         with _lock, few_searches():
             name = f"{self.stem}{hashlib.sha256('|'.join(map(_said, kinds)).encode()).hexdigest()[:16]}.o"
             with held_back():
-                native = self._kept(name)
-            if native is None:
-                with guarded():
-                    native = self._made(name, given)
-            self.signatures[kinds] = native
-            return native
+                if (native := self._kept(name)) is not None:
+                    self.signatures[kinds] = native
+                    return native
+            with guarded():
+                native = self.signatures[kinds] = self._made(name, given)
+                return native
 
     def _kept(self, name: str) -> Native | None:
         for folder in self.folders:
