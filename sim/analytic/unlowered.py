@@ -5,8 +5,9 @@ No symmetry is looked for and no program made, which for small fabrics takes ten
 up. Where transfers follow each other chunk by chunk, which pipelines gain from, none are known here.
 """
 
+from contextlib import suppress
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -23,12 +24,16 @@ from sim.program.columns import unique_rows
 from sim.program.contract import CLOCK_END_PS
 from sim.program.cutting import Rates
 from sim.program.model import Model, changed
+from topologies import Paths, Topology, WeftError
 from topologies.compiled import cached
 from topologies.core.rateless import wiring_of
 from topologies.stages import staged
 
 PLAIN = frozenset({"chunks", "discipline", "endpoint_latency_ps", "rank_progress", "seed", "tie"})
 """Fields of a model, of links alone, by which these bounds hold, whatever they are; but for `tie="split"`."""
+
+MOST_NPUS = 64
+"""Of a fabric all of whose routes are looked up at once."""
 
 MOST_HOPS = 2**20
 """Of all transfers: up to here the bounds take less time than to lower."""
@@ -113,16 +118,33 @@ def _chains_of(pattern: Pattern, model: Model) -> _Last:
         return _Last((), None)
     key = wiring_of(pattern.topology), model.tie, model.seed if model.tie == "ecmp" else 0, waiting
     last = _last.get(pattern.emit)
-    return last if last is not None and last.of_chains == key else _Last(key, _made(pattern, t, *key[1:]))
+    return last if last is not None and last.of_chains == key else _Last(key, _made(pattern, t, *key))
 
 
-def _made(pattern: Pattern, t: Transfers, tie: str, seed: int, waiting: Waiting) -> _Chains | None:
+@lru_cache(maxsize=4)
+def _between_npus(wiring: Topology, tie: str, seed: int) -> Paths | None:
+    """The routes between all pairs of NPUs, which schedules have in common, where they are few."""
+    if wiring.n_npus > MOST_NPUS:
+        return None
+    src, dst = np.divmod(np.arange(wiring.n_npus**2), wiring.n_npus)
+    with suppress(WeftError):  # not all are joined
+        return wiring.paths(src, dst, tie, seed)
+    return None
+
+
+def _made(
+    pattern: Pattern, t: Transfers, wiring: Topology, tie: str, seed: int, waiting: Waiting
+) -> _Chains | None:
     n, n_sources = t.src.size, pattern.n_sources or pattern.p
     key, want = (slot * np.int64(n_sources) + src for slot, src in ((t.slot, t.src), (t.dep_slot, t.dep_src)))
     parent, child = finder(key)(want), np.repeat(np.arange(n), np.diff(t.dep_ptr))
     if not np.array_equal(key[parent], want):
         return None
-    paths, route = routes_of(t, pattern.topology, tie, seed)[:2]
+    every = None if t.via_ptr is not None or pattern.in_switches else _between_npus(wiring, tie, seed)
+    if every is None:
+        paths, route = routes_of(t, wiring, tie, seed)[:2]
+    else:
+        paths, route = every, t.src * np.int32(pattern.p) + t.dst
     hops = int(np.diff(paths.ptr)[route].sum())
     if hops > MOST_HOPS:
         return None
