@@ -9,12 +9,19 @@ rounds all have it; where that part does not exist any more, the last one. After
 The idea: "Efficient AllReduce with Stragglers", arXiv 2505.23523; the pairs here are derived anew.
 """
 
+from itertools import pairwise
+
+import numpy as np
+
 from collectives.core.builders import by_wiring
+from collectives.core.by_slots import WHOLE
+from collectives.core.collective import collective
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.core.sends import SendList
+from collectives.core.sends import Columns, columns_pattern
 from topologies import Topology, WeftError
 from topologies.checks import checked, integer
+from topologies.core.paths import Ints, ranges
 from topologies.units import Quantity
 
 NAME = "stragglar"
@@ -45,32 +52,26 @@ def _pattern(topology: Topology, late: int) -> Pattern:
         raise WeftError(f"{NAME} on {topology.name}: {n} ranks are no power of two")
     if n > MOST_RANKS:
         raise WeftError(f"{NAME} on {topology.name}: {n:,} ranks (limit: {MOST_RANKS})")
-    k, sends = n.bit_length() - 1, SendList()
-    parts, power = n - 1, powers(k) if k else []
-    log = {element: at for at, element in enumerate(power)}
-    on_time = [rank for rank in range(n) if rank != late]
-    rank_of = {0: late} | dict(zip(power, on_time, strict=True))
-    came: dict[tuple[int, int], list[int]] = {}  # element and part, and the transfers that brought it
-    for ahead in range(1, parts):
-        for at in range(parts):
-            part = (at + ahead) % parts
-            number = sends.add(on_time[at], on_time[part], [part], step=ahead - 1, reduces=True)
-            came.setdefault((power[part], part), []).append(number)
-    sent, received = dict[int, int](), dict[int, int]()
-    for t in range(parts + k - 1 if k else 0):
-        step, now = power[t % parts], list[tuple[int, int, int]]()
-        for x in range(n):
-            given, exchanged = _part(x, t, k, power, log), t < parts and x in (0, step)
-            if given is None or (x == step and not exchanged):  # the late rank has all that it sums
-                continue
-            waits = came.get((x, given), []) + [one[at] for one, at in ((sent, x), (received, x ^ step)) if at in one]
-            source, target = rank_of[x], rank_of[x ^ step]
-            number = sends.add(source, target, [given], step=parts + t, reduces=exchanged, after=dict.fromkeys(waits))
-            now.append((x, given, number))
-        for x, part, number in now:
-            came.setdefault((x ^ step, part), []).append(number)
-            sent[x] = received[x ^ step] = number
-    return sends.pattern(topology, "all-reduce", NAME, max(parts, 1))
+    k, parts = n.bit_length() - 1, n - 1
+    power = np.array(powers(k) if k else [], np.int64)
+    rank = np.full(n, late)
+    rank[power] = np.delete(np.arange(n), late)
+    ahead = np.add.outer(np.arange(1, parts), np.arange(parts)) % max(parts, 1)
+    rounds = [_sent(t, k, power) for t in range(parts + k - 1 if k else 0)]
+    scattered = np.tile(power, max(parts - 1, 0)), power[ahead].ravel(), ahead.ravel()
+    x, y, part = map(np.concatenate, zip(scattered, *rounds, strict=True))
+    sizes = [one.size for one, _, _ in rounds]
+    step = np.append(np.repeat(np.arange(max(parts - 1, 0)), parts), parts + np.repeat(np.arange(len(sizes)), sizes))
+    waits, other = _waits(x, y, part, np.cumsum([ahead.size, *sizes]))
+    zeros, ones = np.zeros_like(x), np.ones_like(x)
+    reduces = (step < parts - 1) | ((step < 2 * parts) & ((x == 0) | (y == 0)))
+    columns = Columns(
+        rank[x], rank[y], step, zeros, ones, reduces, waits, other, np.full(other.size, WHOLE), zeros, zeros[:0]
+    )
+    return columns_pattern(
+        columns, part, topology=topology, kind=collective("all-reduce"), algorithm=NAME, n_blocks=max(parts, 1),
+        alike_by_slot=False,
+    )
 
 
 def powers(k: int) -> list[int]:
@@ -94,14 +95,43 @@ def _times_x(element: int, k: int, modulus: int) -> int:
     return element << 1 ^ (modulus if element >> (k - 1) & 1 else 0)
 
 
-def _part(x: int, t: int, k: int, power: list[int], log: dict[int, int]) -> int | None:
-    """The part that an element sends in a round; None if it has none to send. `log`: the place of each power."""
-    parts = len(power)
-    if t < parts and x in (0, power[t]):
-        return t
-    if x == 0:
-        return parts - 1
+def _sent(t: int, k: int, power: Ints) -> tuple[Ints, Ints, Ints]:
+    """The elements that send in a round, their partners, and the part that each sends. `power`: all powers."""
+    parts, step = power.size, power[t % power.size]
     # Times g^(k - t), the basis is g^(k-1), ..., g^0: bits, of which the least is that of the earliest part.
-    least = power[(log[x] + k - t) % parts]
-    earliest = t - k + (least & -least).bit_length() - 1
-    return None if earliest < 0 else min(earliest, parts - 1)
+    least = power[(np.arange(parts) + k - t) % parts]
+    earliest = t - k + np.log2(least & -least).astype(np.int64)
+    given = np.full(parts + 1, parts - 1)
+    given[power] = np.minimum(earliest, parts - 1)  # negative: none to send
+    if t < parts:
+        given[[0, step]] = t
+    else:  # the late rank has all that it sums
+        given[step] = -1
+    x = np.flatnonzero(given >= 0)
+    return x, x ^ step, given[x]
+
+
+def _waits(x: Ints, y: Ints, part: Ints, begins: Ints) -> tuple[Ints, Ints]:
+    """How many transfers each waits for, and which: in a round for all that brought its part before the round.
+
+    And for the last that its sender sent and its receiver received in earlier rounds. `begins`: of each, and the end.
+    """
+    n, parts, number, last = x.size, int(part.max(initial=0)) + 1, np.arange(x.size), np.full((2, x.size), -1)
+    of_rank = np.full((2, int(x.max(initial=0)) + 1), -1)
+    for begin, end in pairwise(begins.tolist()):
+        for row, element in enumerate((x[begin:end], y[begin:end])):
+            last[row, begin:end] = of_rank[row][element]
+            of_rank[row][element] = number[begin:end]
+    last[1, last[0] == last[1]] = -1
+    brought = np.sort((y * parts + part) * n + number)
+    wanted = (x * parts + part) * n
+    first = np.searchsorted(brought, wanted)
+    before = np.repeat(np.append(0, begins[:-1]), np.diff(begins, prepend=0))
+    count = np.searchsorted(brought, wanted + before) - first
+    counts = count + np.count_nonzero(last >= 0, axis=0)
+    ends = np.cumsum(counts)
+    other = np.empty(counts.sum(), np.int64)
+    other[ranges(ends - counts, count)] = brought[ranges(first, count)] % max(n, 1)
+    other[(ends - 1)[last[1] >= 0]] = last[1, last[1] >= 0]
+    other[(ends - 1 - (last[1] >= 0))[last[0] >= 0]] = last[0, last[0] >= 0]
+    return counts, other

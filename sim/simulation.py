@@ -10,9 +10,6 @@ from collectives.core.schedule import Schedule
 from sim.analytic.bounds import lower_bound_ps
 from sim.analytic.closed_form import closed_form_ps
 from sim.analytic.estimate import estimate_ps
-from sim.certify.fluid import certify_flows
-from sim.certify.healthy import certify
-from sim.certify.schedule import certify_circuits, certify_schedule
 from sim.engine.run import FOREVER_PS, check_size, run
 from sim.faults.apply import add_faults, with_spares
 from sim.faults.cost import FaultCost, named_circle, named_deadlock
@@ -30,10 +27,15 @@ from sim.program.model_options import OPTIONS, ModelOptions, listing
 from sim.program.outcome import Deadlock, Outcome, Progress
 from sim.result import Result
 from topologies.checks import Choice, Count, Integer, WeftError, checked, choice, told
+from topologies.lazy import later
 from topologies.stages import staged
 from topologies.units import format_time
 from workloads.circuits import STATIC, least_ps, with_circuits
 from workloads.job import Job, Reconfigure
+
+certify_flows, certify, certify_circuits, certify_schedule = (later(f"sim.certify.{name}") for name in (
+    "fluid:certify_flows", "healthy:certify", "schedule:certify_circuits", "schedule:certify_schedule",
+))
 
 JOB_ENGINES = ("chunk", "reference", "fluid")
 """Engines of jobs: there is no closed form for them."""

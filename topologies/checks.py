@@ -12,7 +12,6 @@ import inspect
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, is_dataclass
-from difflib import get_close_matches
 from functools import cache, cached_property, wraps
 from math import inf
 from numbers import Integral, Real
@@ -318,6 +317,8 @@ def not_installed(package: str) -> str:
 def nearest(value: object, words: Iterable[str]) -> str:
     """The end of a message: " (did you mean fifo?)", or nothing if no word is near; capitals do not count."""
     plain = {word.lower(): word for word in words}
+    from difflib import get_close_matches  # of what is mistaken alone
+
     near = get_close_matches(value.lower(), plain, 1) if isinstance(value, str) and len(value) <= LONGEST_TOLD else []
     return f" (did you mean {plain[near[0]]}?)" if near else ""
 

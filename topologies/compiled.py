@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from llvmlite import binding
 
-from topologies.process import Turn, few_searches, guarded
+from topologies.process import Turn, few_searches, guarded, held_back
 from topologies.stages import compiling, staged
 
 Value = Any
@@ -156,6 +156,11 @@ _lock = threading.RLock()
 """The compiler does one thing at a time."""
 
 
+@cache
+def _said(kind: Any) -> str:
+    return kind.__qualname__ if isinstance(kind, type) else repr(kind)
+
+
 class Part:
     """What kernels call, made for the compiler when it comes to it.
 
@@ -218,12 +223,15 @@ class Kernel(Part):
     @staged("compilation")
     def _compiled(self, kinds: tuple[Any, ...], given: tuple[Value, ...]) -> Native:
         """Without Ctrl-C halfway, and with few searches for garbage: the compiler keeps most of what it makes."""
-        with guarded(), _lock, few_searches():
-            said = "|".join(one.__qualname__ if isinstance(one, type) else repr(one) for one in kinds)
-            name = f"{self.stem}{hashlib.sha256(said.encode()).hexdigest()[:16]}.o"
-            native = self._kept(name) or self._made(name, given)
-            self.signatures[kinds] = native
-            return native
+        with _lock, few_searches():
+            name = f"{self.stem}{hashlib.sha256('|'.join(map(_said, kinds)).encode()).hexdigest()[:16]}.o"
+            with held_back():
+                if (native := self._kept(name)) is not None:
+                    self.signatures[kinds] = native
+                    return native
+            with guarded():
+                native = self.signatures[kinds] = self._made(name, given)
+                return native
 
     def _kept(self, name: str) -> Native | None:
         for folder in self.folders:

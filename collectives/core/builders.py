@@ -79,7 +79,8 @@ def plain(kind: str, pattern: Callable[..., Pattern], doc: str, **fixed: object)
 
     `pattern`: (topology, kind, ...); what it takes beyond these and is not `fixed` is an option of the function.
     """
-    first, own = signature(pattern), list(signature(pattern).parameters.values())[2:]
+    first = signature(pattern)
+    own = list(first.parameters.values())[2:]
     usual = {one.name: one.default for one in own} | fixed
 
     def build(

@@ -127,12 +127,12 @@ def _flat(rows: Iterable[Iterable[int]]) -> Ints:
     return np.fromiter(chain.from_iterable(rows), np.int64)
 
 
-def columns_pattern(columns: Columns, block: Ints, **more: Any) -> Pattern:
-    """The pattern of transfers that carry a block each; ties are broken by slots. `more` as in `Pattern`."""
+def columns_pattern(columns: Columns, block: Ints, alike_by_slot: bool = True, **more: Any) -> Pattern:
+    """The pattern of transfers that carry a block each; `more` as in `Pattern`."""
     carried = block[np.argsort(columns.src, kind="stable")]
     first = _offsets(np.bincount(columns.src))
     return Pattern(
-        emit=partial(sources_only, columns.table(alike_by_slot=True)),
+        emit=partial(sources_only, columns.table(alike_by_slot=alike_by_slot)),
         blocks_of=lambda source, slot: [int(carried[first[source] + slot])], **more,
     )
 

@@ -32,7 +32,9 @@ from sim.study.tables import (
 )
 from sim.study.workload_keys import check_no_library, check_no_workload
 from sim.study.workload_keys import named as named_workload
+from topologies import TOPOLOGIES
 from topologies.checks import WeftError
+from topologies.core.links import DEFAULT_BANDWIDTH
 from topologies.grouped import grouped
 from topologies.lazy import later
 from topologies.units import PS_PER_S, counted, format_size, format_time
@@ -229,6 +231,9 @@ def report(
 
 def _beside_ideal(spec: Spec) -> list[str]:
     """What a library is expected to take, where the fabric is a machine."""
+    family = TOPOLOGIES.get((spec.topology.spec or "").partition(":")[0])
+    if family is not None and family.bandwidth == DEFAULT_BANDWIDTH:  # of no machine: none have to be read
+        return []
     try:
         found = spec.build_machine()
     except WeftError:  # another fabric

@@ -15,6 +15,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from collectives import Schedule
 from collectives.reconfigured import Unswitchable
 from sim.analytic.bounds import bounds, busy_and_path_ps
+from sim.analytic.unlowered import whole_of
 from sim.engine.run import FOREVER_PS, check_size
 from sim.how import AS_USUAL, How
 from sim.lower.capacity import check_capacity, least_ranks
@@ -137,6 +138,8 @@ def floor_of_all(schedule: Schedule, model: Model, symmetry: str = "auto") -> in
 
     Whole transfers load links the least, and the most chunks fill a path the soonest.
     """
+    if (alone := whole_of(schedule, model)) is not None:  # where nothing follows chunk by chunk, they do that as well
+        return max(alone.load_ps, alone.path_ps)
     model = _unbuffered(fitting(schedule, model, symmetry))  # buffers only slow down
     largest_bytes = int(lower(schedule, model, symmetry).task_bytes.max(initial=0))
     most = max(model.chunks or 1, *_numbers(model, largest_bytes))
@@ -149,6 +152,8 @@ def floor_of_all(schedule: Schedule, model: Model, symmetry: str = "auto") -> in
 
 def unchunked_load_ps(schedule: Schedule, model: Model, symmetry: str = "auto") -> int:
     """The work of the busiest server in whole transfers, of which it has the least, before services are rounded up."""
+    if (alone := whole_of(schedule, model)) is not None:
+        return alone.unrounded_ps
     whole = replace(_unbuffered(fitting(schedule, model, symmetry)), chunks=1)
     program = lower(schedule, whole, symmetry).program
     return max(0, busy_and_path_ps(program)[0] - program.chunk_hops())
@@ -231,6 +236,8 @@ def ready_forms(
 
 
 def _checked(schedule: Schedule, model: Model, symmetry: str, engine: str) -> Schedule:
+    if engine == "chunk" and whole_of(schedule, model) is not None:  # few transfers, far from all limits
+        return schedule
     check_capacity(schedule.pattern, least_ranks(schedule.pattern, symmetry), model.chunks or 1)
     program = lower(schedule, model, symmetry).program
     check_size(program, log=False, asked=True)

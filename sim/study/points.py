@@ -19,6 +19,7 @@ from collectives.trees.edge_disjoint import most_trees
 from sim.analytic.bounds import bounds, flows_bound_ps
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.analytic.estimate import estimate_ps
+from sim.analytic.unlowered import whole_of
 from sim.engine.run import FOREVER_PS, MOST_SERVICES
 from sim.how import How
 from sim.lower.capacity import check_capacity
@@ -267,6 +268,14 @@ def services_of(spec: Spec, schedules: Iterable[Schedule]) -> int:
     return min(lowered(spec, one).program.chunk_hops() for one in schedules)
 
 
+def most_services(spec: Spec, schedules: Iterable[Schedule]) -> int:
+    """The same, or of few transfers all that there would be without symmetry: they are not lowered to tell."""
+    model = spec.build_model()
+    known = [whole_of(one, model) for one in schedules] if spec.chooses else [None]
+    least = [one.hops * (model.chunks or 1) for one in known if one is not None]
+    return services_of(spec, schedules) if len(least) < len(known) else min(least)
+
+
 def estimated_ps(spec: Spec, schedules: Iterable[Schedule]) -> int:
     """Estimated time of the best form of a point with its default chunks; not a bound."""
     return min(estimate_ps(lowered(spec, one)) for one in schedules)
@@ -360,7 +369,8 @@ class Cost:
         if self.asked:
             return
         spec, chunk = self.spec, self.spec.build_model().chunk_bytes
-        self.each[name] = services_of(spec, schedules) if schedules else 0
+        count = services_of if self.at_least is None else most_services
+        self.each[name] = count(spec, schedules) if schedules else 0
         if self.at_least is None or (chunk and max(spec.sizes_bytes) // chunk > MOST_SERVICES):
             self.check()  # an NPU receives its array, or nearly, by any algorithm
 

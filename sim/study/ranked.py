@@ -197,7 +197,8 @@ def _fastest(
     """
     rows: dict[Task, Row] = {}
     known = [floors.get(task.algorithm, Floor()).at(task.size_bytes) for task in tasks]
-    waiting = [_Waiting(False, False, least_ps, at, least_ps) for at, least_ps in enumerate(known)]
+    alone = [not may_be_perturbed(task, 0) for task in tasks]
+    waiting = [_Waiting(False, *of, at, of[1]) for at, of in enumerate(zip(alone, known, strict=True))]
     left: list[_Waiting] = []
     runs = Known()
     heapify(waiting)
@@ -241,15 +242,17 @@ class _Waiting(NamedTuple):
 
 
 def _looked_at(task: Task, one: _Waiting) -> _Waiting:
-    """A point with its bound, or if it has that with what it is expected to take."""
-    if one.forms is not None:
-        expected_ps = max(one.floor_ps, estimated_ps(task.spec, one.forms[0].values()))
-        return one._replace(expected_ps=expected_ps, is_estimated=True)
-    forms = ready_point(task)
-    schedules = forms[0].values()
-    floor = max(one.floor_ps, floor_ps(task.spec, schedules))
+    """A point with its bound, or if it has that with what it is expected to take and whether it is long, or alone."""
+    if one.forms is None:
+        forms = ready_point(task)
+        floor = max(one.floor_ps, floor_ps(task.spec, forms[0].values()))
+        return one._replace(expected_ps=floor, floor_ps=floor, forms=forms)
+    schedules = one.forms[0].values()
     services = services_of(task.spec, schedules)
-    return _Waiting(services > LONG_SERVICES, not may_be_perturbed(task, services), floor, one.at, floor, forms)
+    return one._replace(
+        is_long=services > LONG_SERVICES, is_alone=not may_be_perturbed(task, services), is_estimated=True,
+        expected_ps=max(one.floor_ps, estimated_ps(task.spec, schedules)),
+    )
 
 
 def _most_ps(one: _Waiting, rows: Collection[Row]) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import numpy as np
 
 from topologies.checks import WeftError, checked, nearest, told
+from topologies.lazy import later
 
 if TYPE_CHECKING:
     import pandas
@@ -21,6 +21,8 @@ VALUE_WIDTH = 40
 """Characters of one value within it."""
 
 T = TypeVar("T")
+
+escape = later("html:escape")
 
 
 def one_line(cls: type[T]) -> type[T]:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from topologies.checks import WeftError
+from topologies.lazy import later
 from topologies.text.input_text import read_input
 
 MOST_BYTES = 2**20
@@ -60,7 +60,7 @@ def parse_toml(text: str, what: str) -> dict[str, Any]:
     """The tables of a TOML text; parameters and errors as for `parse_json`."""
     if _LONG_KEY.search(text):
         raise WeftError(f"{what} has a key of more than 64 parts")
-    found: dict[str, Any] = _parsed(tomllib.loads, text, what, "TOML")
+    found: dict[str, Any] = _parsed(later("tomllib:loads"), text, what, "TOML")
     return found
 
 

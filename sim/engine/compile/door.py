@@ -4,6 +4,7 @@ Nothing here loads numba: what has to be compiled does (sim/engine/compile/one_m
 """
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,9 +42,14 @@ def by_pointer(named_tuple: Class) -> Class:
 
 def entry(function: Function) -> Function:
     """A kernel that Python calls."""
-    beside = Path(function.__code__.co_filename).parent.glob("*.py")
-    kernel: Function = cached(function, sorted({*_SOURCES, *beside}), "sim.engine.compile.one_module:whole")
+    beside = _sources(Path(function.__code__.co_filename).parent)
+    kernel: Function = cached(function, beside, "sim.engine.compile.one_module:whole")
     return kernel
+
+
+@cache
+def _sources(folder: Path) -> tuple[Path, ...]:
+    return tuple(sorted({*_SOURCES, *folder.glob("*.py")}))
 
 
 def helper(function: Function) -> Function:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import random
 from contextlib import redirect_stdout
-from types import SimpleNamespace
+from math import inf
 from typing import Any
 
 import pytest
@@ -27,15 +28,16 @@ def row(
 
 def lines(
     monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]], times_us: dict[str, float], fabric: str = "torus:4x4",
-    **model: object,
+    ends: bool = True, **model: object,
 ) -> list[str]:
-    """What is said, if the alternatives take these times."""
-    def simulate_point(task: Task) -> SimpleNamespace:
+    """What is said, if the alternatives take these times; `ends`: whether runs end at their limits."""
+    def time_s(task: Task, limit_s: float) -> float:
         if task.algorithm not in times_us:
             raise WeftError("cannot run")
-        return SimpleNamespace(result=SimpleNamespace(time_s=times_us[task.algorithm] * 1e-6))
+        found_s = times_us[task.algorithm] * 1e-6
+        return inf if ends and found_s > limit_s else found_s
 
-    monkeypatch.setattr(deciding, "simulate_point", simulate_point)
+    monkeypatch.setattr(deciding, "_time_s", time_s)
     monkeypatch.setattr(deciding, "goes_to_neighbors", lambda task: False)  # whatever they send
     names = tuple(dict.fromkeys(one["algorithm"] for one in rows))
     model = {"tie": "first"} | model
@@ -168,6 +170,34 @@ def test_split_ties_that_win_or_save_the_winner_time(
     found = lines(monkeypatch, [row("ring", 10), row("direct", 12)], times_us, discipline="fifo", tie=None)
     start = "of routes of equal length, the first; with all of them, "
     assert found == ([f"{start}{said} (--tie split)"] if said else [])
+
+
+def test_limits_change_nothing_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four algorithms with any times and ranges, before and with another value of a default."""
+    rng, names, said = random.Random(7), ("ring", "direct", "swing", "bucket"), 0
+    for _ in range(600):
+        rows = [row(one, rng.randint(95, 112) / 10, progress=rng.choice(("free", "all")), bound_us=1) for one in names]
+        for one in rows:
+            if rng.random() < 0.6:
+                low, high = rng.uniform(0.93, 1), rng.uniform(1, 1.07)
+                one |= {"spread_low_s": low * one["time_s"], "spread_high_s": high * one["time_s"]}
+        times_us = {name: rng.randint(85, 120) / 10 for name in names if rng.random() < 0.9}
+        found = [lines(monkeypatch, rows, times_us, ends=ends, chunks=16, tie=None) for ends in (True, False)]
+        assert found[0] == found[1]
+        said += len(found[0])
+    assert said > 600
+
+
+@pytest.mark.parametrize("name", ["ring", "direct", "pipelined"])
+@pytest.mark.parametrize("fabric", ["torus:4x3", "fat-tree:4", "ocs:5x2"])
+def test_what_takes_longer_than_a_limit_is_infinite(fabric: str, name: str) -> None:
+    spec = Spec.from_dict({
+        "topology": {"spec": fabric}, "collective": {"algorithms": [name]}, "sweep": {"begin": 77_777},
+    }).choosing()
+    task = Task(spec, name, 77_777)
+    time_s = simulate_point(task).result.time_s
+    assert deciding._time_s(task, inf) == deciding._time_s(task, time_s) == time_s
+    assert deciding._time_s(task, 0.5 * time_s) in ((inf, time_s) if "ocs" in fabric else (inf,))
 
 
 TURNS, SPLIT = {"discipline": "round-robin-flow"}, {"tie": "split"}

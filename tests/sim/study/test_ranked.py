@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
-from collectives import build
+from collectives import Schedule, build
 from sim import Model, simulate
 from sim.engine.run import Known, known_again
+from sim.lower.job import lower
+from sim.lower.lowered import Lowered
 from sim.program.outcome import Outrun
+from sim.study import choice
+from sim.study import points as points_module
 from sim.study.points import Row, Task, refusals
 from sim.study.ranked import compute_all
 from sim.study.spec import Spec
@@ -18,6 +22,7 @@ from topologies.units import PS_PER_S, parse_size
 
 FABRICS = ("ring:5", "torus:3x5", "torus:4x4", "fat-tree:4", "dragonfly:3x2x2", "switch:7", "dgx-h100:2", "hypercube:3")
 SIZES = ("20B", "333KB", "5.5MB")
+CHUNK_BY_CHUNK = {"double-binary-tree", "nccl-trees", "parameter-server"}
 
 
 MODELS = ({}, {"deliver": "head"}, {"buffer": "16KiB"}, {"deliver": "head", "forwarding": "store-and-forward"})
@@ -112,3 +117,26 @@ def test_equal_programs_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(runs) == 2, "the first has left"
         assert simulate(ring, model=Model(chunks=5)).time_ps == simulate(ring, chunks=5).time_ps
     assert simulate(ring).ran is not first.ran, "outside, every run is one"
+
+
+def test_what_its_transfers_exclude_is_not_lowered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one size nothing else is lowered than what may be among the two fastest, or follows chunk by chunk."""
+    spec = Spec.from_dict({"topology": {"spec": "torus:3x5"}, "collective": {"name": "all-reduce"}}).choosing()
+    lowered = set[str]()
+
+    def noted(one: Schedule, *how: Any) -> Lowered:
+        lowered.add(one.name)
+        return lower(one, *how)
+
+    for module in (choice, points_module):
+        monkeypatch.setattr(module, "lower", noted)
+    size = parse_size("5.5MB")
+    cost = points_module.Cost(spec, None, 2)
+    refused = refusals(spec, spec.algorithms, size, cost=cost)
+    tasks = [Task(spec, name, size, spread=0) for name in spec.algorithms if name not in refused]
+    left = dict[Task, int]()
+    rows, _ = computed(tasks, left)
+    far_ps = 1.5 * sorted(row["time_s"] for row in rows.values())[1] * PS_PER_S
+    excluded = {task.algorithm for task, floor_ps in left.items() if floor_ps > far_ps}
+    assert len(excluded - CHUNK_BY_CHUNK) > 5
+    assert not {name.partition(" ")[0] for name in lowered} & excluded - CHUNK_BY_CHUNK
