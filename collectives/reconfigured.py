@@ -34,6 +34,8 @@ _PATTERNS: dict[tuple[object, ...], Pattern] = {}
 OWN = "own"
 """Static circuits that are those of a schedule's pairs."""
 
+_WAITED_FOR = ("dep_src", "dep_slot", "dep_lag")
+
 
 class Unswitchable(WeftError):
     """A schedule whose circuits cannot be switched between its steps."""
@@ -61,34 +63,75 @@ def step_pairs(schedule: Schedule) -> list[frozenset[Pair]]:
 
 
 def in_matchings(schedule: Schedule) -> Schedule:
-    """A schedule whose transfers wait for nothing, in steps in which each rank sends and receives once.
+    """A schedule whose transfers wait for no data, in steps in which each rank sends and receives once.
 
     The matching that moves the most bytes first (Birkhoff, with few matchings: arXiv 2605.26845); of any other
     schedule, the schedule itself. On duplex ports both ways of a pair are in one step; where their number is even, the
     pairs of a step are cycles, which take two ports: so none is left over.
+
+    Where nobody forwards in an all-to-all, what waits is only in turn, as circuits are: it waits for these instead.
     """
-    t, optics = schedule.pattern.transfers(), schedule.topology.optics
-    if t.dep_src.size or t.pool is not None or not np.any(t.src != t.dst):
+    t = schedule.pattern.transfers()
+    if t.pool is not None or not np.any(t.src != t.dst) or (t.dep_src.size and _forwards(schedule, t)):
         return schedule
+    free = t._replace(dep_ptr=np.zeros_like(t.dep_ptr), **dict.fromkeys(_WAITED_FOR, np.zeros(0, np.int32)))
+    return _matched(schedule, free, np.zeros(t.src.size, np.int64), [0])
+
+
+def narrow(schedule: Schedule) -> Schedule:
+    """A schedule with the steps for whose pairs there are not ports enough in matchings; itself where it has none.
+
+    Steps whose transfers wait for each other stay as they are, and those of one rank with others, whatever their order.
+    """
+    t, optics, old = schedule.pattern.transfers(), schedule.topology.optics, schedule.pattern
+    if optics is None or optics.only or t.pool is not None or not t.dep_src.size or (old.n_sources or old.p) > old.p:
+        return schedule
+    step, moves, (owner, source) = step_numbers(t), t.src != t.dst, waits(t)
+    within = step[owner[(step[owner] == step[source]) & moves[source]]]
+    wide = [number for number, pairs in enumerate(step_pairs(schedule))
+            if joining(schedule.topology, pairs) is None and not frozenset.intersection(*map(frozenset, pairs))]
+    wide = np.setdiff1d(wide, within).tolist()
+    return _matched(schedule, t, step, wide) if wide else schedule
+
+
+def _forwards(schedule: Schedule, t: Transfers) -> bool:
+    """Whether more is sent than once from each rank to each other, or something else than that is asked for."""
+    kind, p, n_blocks = schedule.kind, schedule.pattern.p, schedule.pattern.n_blocks
+    if kind.name != "all-to-all" or kind.group_size is not None:
+        return True
+    block, size = np.arange(n_blocks), np.array(kind.weights or [1] * n_blocks)
+    return bool(t.blocks[t.src != t.dst].sum() > size[block // p % p != block % p].sum())
+
+
+def _matched(schedule: Schedule, t: Transfers, group: npt.NDArray[np.int64], wide: Sequence[int]) -> Schedule:
+    """Groups of transfers one after the other, those that are wide in matchings for the ports of the fabric.
+
+    Every second one backwards, so that the circuits of the last matching before it may stay.
+    """
+    optics = schedule.topology.optics
     ports = (optics.duplex, optics.ports % 2) if optics else ()
-    key = schedule.pattern.emission, wiring_of(schedule.topology), ports
-    return _kept(schedule, schedule.topology, key, lambda: _matched(schedule, t).pattern)
+    key = schedule.pattern.emission, wiring_of(schedule.topology), ports, *wide
+    return _kept(schedule, schedule.topology, key, lambda: _in_steps(schedule, t, group, wide).pattern)
 
 
-def _matched(schedule: Schedule, t: Transfers) -> Schedule:
-    """A schedule of transfers that wait for nothing, in matchings for its ports."""
+def _in_steps(schedule: Schedule, t: Transfers, group: npt.NDArray[np.int64], wide: Sequence[int]) -> Schedule:
     p, optics = schedule.pattern.p, schedule.topology.optics
     of = _heaviest if optics is None or not optics.duplex else _cycles if optics.ports % 2 == 0 else _both_ways
-    step, left, number = np.zeros(t.src.size, np.int32), np.flatnonzero(t.src != t.dst), 0
-    while left.size:
-        left = left[np.argsort(t.blocks[left], kind="stable")]  # of several for a pair, the largest is taken
-        row, weight = np.full((p, p), -1), np.zeros((p, p))
-        row[t.src[left], t.dst[left]] = left
-        weight[t.src[left], t.dst[left]] = t.blocks[left]
-        count("transfers in matchings", t.src.size - left.size, t.src.size)
-        taken = row[of(weight, number)]
-        step[taken[taken >= 0]] = number
-        left, number = np.setdiff1d(left, taken), number + 1
+    step, first, moves = np.zeros(t.src.size, np.int32), 0, t.src != t.dst
+    for one in range(int(group.max()) + 1):
+        step[group == one], number = first, 0
+        moved = left = np.flatnonzero((group == one) & moves & (one in wide))
+        while left.size:
+            weight, taken = np.zeros((p, p)), np.zeros((p, p), np.bool_)
+            np.add.at(weight, (t.src[left], t.dst[left]), t.blocks[left])
+            count("transfers in matchings", t.src.size - left.size, t.src.size)
+            taken[of(weight, number)] = True
+            here = taken[t.src[left], t.dst[left]]
+            step[left[here]] = first + number
+            left, number = left[~here], number + 1
+        if one in wide[1::2]:
+            step[moved] = 2 * first + number - 1 - step[moved]
+        first += max(number, 1)
     return _moved(schedule, t._replace(step=step, via_ptr=None, via_links=None), schedule.topology)
 
 

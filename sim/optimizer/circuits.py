@@ -5,7 +5,7 @@ as those of the fabric, or stride rings, over several hops ("When Light Bends to
 "Harvest", arXiv 2602.09188). A dynamic program over such parts finds the plan; its winner is simulated as a whole.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from math import inf
@@ -20,6 +20,7 @@ from collectives.reconfigured import (
     OWN,
     Unswitchable,
     in_matchings,
+    narrow,
     of_rows,
     on_own_circuits,
     part,
@@ -347,6 +348,21 @@ def on_circuits(name: object, fabric: Topology, build: Callable[[Topology], Sche
     return build(fabric if name is None else layouts(fabric)[str(name)])
 
 
+def planners_of(schedule: Schedule, model: Model, how: How = AS_USUAL) -> list[Planner]:
+    """Of the steps for whose pairs the ports of a fabric suffice, and of those of the schedule, where these differ."""
+    return [Planner(one, model, how) for one in dict.fromkeys((narrow(schedule), schedule))]
+
+
+def quickest(planners: Sequence[Planner], policy: str, limit_ps: float = inf) -> tuple[Plan, Schedule] | None:
+    """The plan of a policy that takes least, and its steps; None if there is none."""
+    found = list[tuple[Plan, Schedule]]()
+    for planner in planners:
+        if (plan := planner.plan(policy, limit_ps)) is not None:
+            found.append((plan, planner.schedule))
+            limit_ps = min(limit_ps, plan.time_ps)
+    return min(found, key=lambda one: (one[0].time_ps, one[0].changes), default=None)
+
+
 def planned(
     schedule: Schedule, model: Model, how: How = AS_USUAL, policy: str = PLANNED, limit_ps: float = inf
 ) -> Schedule:
@@ -354,6 +370,5 @@ def planned(
 
     `limit_ps`: of plans that take as long, some may be overlooked.
     """
-    planner = Planner(schedule, model, how)
-    plan = planner.plan(policy, limit_ps)
-    return schedule if plan is None else switched(planner.schedule, plan.fabrics)
+    found = quickest(planners_of(schedule, model, how), policy, limit_ps)
+    return schedule if found is None else switched(found[1], found[0].fabrics)
