@@ -34,8 +34,6 @@ _PATTERNS: dict[tuple[object, ...], Pattern] = {}
 OWN = "own"
 """Static circuits that are those of a schedule's pairs."""
 
-_WAITED_FOR = ("dep_src", "dep_slot", "dep_lag")
-
 
 class Unswitchable(WeftError):
     """A schedule whose circuits cannot be switched between its steps."""
@@ -74,7 +72,8 @@ def in_matchings(schedule: Schedule) -> Schedule:
     t = schedule.pattern.transfers()
     if t.pool is not None or not np.any(t.src != t.dst) or (t.dep_src.size and _forwards(schedule, t)):
         return schedule
-    free = t._replace(dep_ptr=np.zeros_like(t.dep_ptr), **dict.fromkeys(_WAITED_FOR, np.zeros(0, np.int32)))
+    none = np.zeros(0, np.int32)
+    free = t._replace(dep_ptr=np.zeros_like(t.dep_ptr), dep_src=none, dep_slot=none, dep_lag=none)
     return _matched(schedule, free, np.zeros(t.src.size, np.int64), [0])
 
 

@@ -215,7 +215,7 @@ def test_steps_wider_than_the_ports_are_planned_in_matchings_too(n, ports, optio
 @pytest.mark.table
 @pytest.mark.parametrize(("n", "ports"), [(3, 2), (4, 2), (4, 3)])
 def test_no_unions_of_pairs_in_both_steps_of_an_all_reduce_are_quicker(n, ports):
-    """Every sequence of every set of pairs on all circuits, of either step; between them circuits may have to change."""
+    """Every sequence of every set of pairs on all circuits, of either step; between them they may have to change."""
     delays_ps, model = [0, US, 1_000 * US], make_model(chunks=1)
     halves = [least_union_ps(in_matchings(build("direct", kind, from_spec(f"ocs:{n}x{ports},duplex"), "64KiB")), model,
                              delays_ps) for kind in ("reduce-scatter", "all-gather")]
