@@ -61,30 +61,31 @@ def step_pairs(schedule: Schedule) -> list[frozenset[Pair]]:
 
 
 def in_matchings(schedule: Schedule) -> Schedule:
-    """A schedule whose transfers wait for no data, in steps in which each rank sends and receives once.
+    """A schedule whose transfers wait for nothing, in steps in which each rank sends and receives once.
 
     The matching that moves the most bytes first (Birkhoff, with few matchings: arXiv 2605.26845); of any other
     schedule, the schedule itself. On duplex ports both ways of a pair are in one step; where their number is even, the
     pairs of a step are cycles, which take two ports: so none is left over.
-
-    Where nobody forwards in an all-to-all, what waits is only in turn, as circuits are: it waits for these instead.
     """
     t = schedule.pattern.transfers()
-    if t.pool is not None or not np.any(t.src != t.dst) or (t.dep_src.size and _forwards(schedule, t)):
+    if t.dep_src.size or t.pool is not None or not np.any(t.src != t.dst):
         return schedule
-    none = np.zeros(0, np.int32)
-    free = t._replace(dep_ptr=np.zeros_like(t.dep_ptr), dep_src=none, dep_slot=none, dep_lag=none)
-    return _matched(schedule, free, np.zeros(t.src.size, np.int64), [0])
+    return _matched(schedule, t, np.zeros(t.src.size, np.int64), [0])
 
 
-def narrow(schedule: Schedule) -> Schedule:
-    """A schedule with the steps for whose pairs there are not ports enough in matchings; itself where it has none.
+def fitted(schedule: Schedule) -> Schedule:
+    """A schedule whose transfers wait, with what they allow in matchings; itself where that is nothing.
 
-    Steps whose transfers wait for each other stay as they are, and those of one rank with others, whatever their order.
+    Steps with more pairs than ports are divided, unless all are of one rank or wait for each other. Where nobody
+    forwards in an all-to-all, transfers wait their turn only, as circuits make them: without that, it is divided anew.
     """
     t, optics, old = schedule.pattern.transfers(), schedule.topology.optics, schedule.pattern
     if optics is None or optics.only or t.pool is not None or not t.dep_src.size or (old.n_sources or old.p) > old.p:
         return schedule
+    if not _forwards(schedule, t):
+        none = np.zeros(0, np.int32)
+        free = t._replace(dep_ptr=np.zeros_like(t.dep_ptr), dep_src=none, dep_slot=none, dep_lag=none)
+        return _matched(schedule, free, np.zeros(t.src.size, np.int64), [0])
     step, moves, (owner, source) = step_numbers(t), t.src != t.dst, waits(t)
     within = step[owner[(step[owner] == step[source]) & moves[source]]]
     wide = [number for number, pairs in enumerate(step_pairs(schedule))

@@ -19,8 +19,8 @@ from collectives.core.transfers import take
 from collectives.reconfigured import (
     OWN,
     Unswitchable,
+    fitted,
     in_matchings,
-    narrow,
     of_rows,
     on_own_circuits,
     part,
@@ -349,8 +349,8 @@ def on_circuits(name: object, fabric: Topology, build: Callable[[Topology], Sche
 
 
 def planners_of(schedule: Schedule, model: Model, how: How = AS_USUAL) -> list[Planner]:
-    """Of the steps for whose pairs the ports of a fabric suffice, and of those of the schedule, where these differ."""
-    return [Planner(one, model, how) for one in dict.fromkeys((narrow(schedule), schedule))]
+    """Of steps that fit the ports of a fabric, and of those of the schedule where these are others."""
+    return [Planner(one, model, how) for one in dict.fromkeys((fitted(schedule), schedule))]
 
 
 def quickest(planners: Sequence[Planner], policy: str, limit_ps: float = inf) -> tuple[Plan, Schedule] | None:

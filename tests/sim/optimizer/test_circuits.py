@@ -98,7 +98,7 @@ def test_only_ports_that_change_are_dark_no_slower_than_the_fabric(policy):
 
 
 @pytest.mark.parametrize(("fabric", "name"), [
-    ("ocs:32x2,delay=10us", "pairwise"), ("ocs:51x2,duplex,single,circuits=51,delay=3us", "pairwise"),
+    ("ocs:32x2,delay=10us", "pairwise"), ("ocs:29x2,duplex,single,circuits=29,delay=3us", "pairwise"),
     ("ocs:27x1,delay=1us", "pairwise"),
 ])
 def test_the_plan_of_many_steps_is_no_slower_than_that_of_any_policy(fabric, name):
@@ -186,9 +186,8 @@ def test_no_union_of_pairs_of_five_servers_is_quicker():
 def test_on_duplex_ports_both_ways_of_as_many_pairs_as_there_are_ports_for_are_up(n, ports, parts):
     """Each server sends on all its ports all the time, but for latencies."""
     fabric, model = from_spec(f"ocs:{n}x{ports},duplex,delay=0s"), make_model(chunks=1)
-    plans = [Planner(build(name, "all-to-all", fabric, n * 1_000_000), model).plan(PLANNED)
-             for name in ("direct", "pairwise", "fast")]
-    for plan in plans:
+    for name in ("direct", "pairwise", "fast"):
+        ((plan, _),) = switched_rows(build(name, "all-to-all", fabric, n * 1_000_000), model, [PLANNED])
         assert plan.time_ps == pytest.approx(20 * US * parts + 100_000 * (plan.changes + 1), rel=1e-6)
 
 
