@@ -7,10 +7,12 @@ crosses the circuits that go down, and what crosses those that come up waits for
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.by_slots import WHOLE
 from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.schedule import Schedule
 from collectives.core.transfers import Transfers, sources_only, take
@@ -77,15 +79,16 @@ def fitted(schedule: Schedule) -> Schedule:
     """A schedule whose transfers wait, with what they allow in matchings; itself where that is nothing.
 
     Steps with more pairs than ports are divided, unless all are of one rank or wait for each other. Where nobody
-    forwards in an all-to-all, transfers wait their turn only, as circuits make them: without that, it is divided anew.
+    forwards in an all-to-all, transfers wait their turn only: on duplex ports they get other turns, in which both ways
+    of a pair are used at once.
     """
     t, optics, old = schedule.pattern.transfers(), schedule.topology.optics, schedule.pattern
     if optics is None or optics.only or t.pool is not None or not t.dep_src.size or (old.n_sources or old.p) > old.p:
         return schedule
-    if not _forwards(schedule, t):
-        none = np.zeros(0, np.int32)
-        free = t._replace(dep_ptr=np.zeros_like(t.dep_ptr), dep_src=none, dep_slot=none, dep_lag=none)
-        return _matched(schedule, free, np.zeros(t.src.size, np.int64), [0])
+    if optics.duplex and not _forwards(schedule, t):
+        one = _matched(schedule, t, np.zeros(t.src.size, np.int64), [0])
+        fabric, key = one.topology, ("in turn", one.pattern.emission, wiring_of(one.topology))
+        return _kept(one, fabric, key, lambda: _moved(one, _in_turn(one.pattern.transfers()), fabric).pattern)
     step, moves, (owner, source) = step_numbers(t), t.src != t.dst, waits(t)
     within = step[owner[(step[owner] == step[source]) & moves[source]]]
     wide = [number for number, pairs in enumerate(step_pairs(schedule))
@@ -101,6 +104,22 @@ def _forwards(schedule: Schedule, t: Transfers) -> bool:
         return True
     block, size = np.arange(n_blocks), np.array(kind.weights or [1] * n_blocks)
     return bool(t.blocks[t.src != t.dst].sum() > size[block // p % p != block % p].sum())
+
+
+def _in_turn(t: Transfers) -> Transfers:
+    """Each of some transfers waits for what its source sent and received last, in a step before."""
+    last, after = dict[int, list[int]](), [list[int]() for _ in t.src]
+    for number in range(int(t.step.max()) + 1):
+        now: dict[int, list[int]] = {}
+        for row in np.flatnonzero((t.step == number) & (t.src != t.dst)).tolist():
+            after[row] = last.get(int(t.src[row]), [])
+            for end in (int(t.src[row]), int(t.dst[row])):
+                now.setdefault(end, []).append(row)
+        last |= now
+    row = np.array([*chain.from_iterable(after)], np.int64)
+    ptr = np.concatenate(([0], np.cumsum([*map(len, after)], dtype=np.int64)))
+    lag = np.full(row.size, WHOLE, np.int32)
+    return t._replace(dep_ptr=ptr, dep_src=t.src[row], dep_slot=t.slot[row], dep_lag=lag)
 
 
 def _matched(schedule: Schedule, t: Transfers, group: npt.NDArray[np.int64], wide: Sequence[int]) -> Schedule:
