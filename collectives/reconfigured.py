@@ -116,10 +116,10 @@ def _in_turn(t: Transfers) -> Transfers:
             for end in (int(t.src[row]), int(t.dst[row])):
                 now.setdefault(end, []).append(row)
         last |= now
-    row = np.array([*chain.from_iterable(after)], np.int64)
+    awaited = np.array([*chain.from_iterable(after)], np.int64)
     ptr = np.concatenate(([0], np.cumsum([*map(len, after)], dtype=np.int64)))
-    lag = np.full(row.size, WHOLE, np.int32)
-    return t._replace(dep_ptr=ptr, dep_src=t.src[row], dep_slot=t.slot[row], dep_lag=lag)
+    lag = np.full(awaited.size, WHOLE, np.int32)
+    return t._replace(dep_ptr=ptr, dep_src=t.src[awaited], dep_slot=t.slot[awaited], dep_lag=lag)
 
 
 def _matched(schedule: Schedule, t: Transfers, group: npt.NDArray[np.int64], wide: Sequence[int]) -> Schedule:

@@ -9,7 +9,7 @@ from collectives.reconfigured import Unswitchable, switched
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.how import AS_USUAL, How
 from sim.lower.rotor import turns_of
-from sim.optimizer.circuits import EVERY_STEP, PLANNED, POLICIES, Plan, Planner, planners_of, quickest
+from sim.optimizer.circuits import EVERY_STEP, PLANNED, POLICIES, Plan, Planner, planners_of
 from sim.program.model import Model
 from sim.result import Result
 from sim.simulation import simulate
@@ -141,7 +141,7 @@ def row_of(found: Found, bound_ps: int) -> dict[str, Any]:
 def switched_rows(schedule: Schedule, model: Model = Model(), policies: Sequence[str] = POLICIES) -> list[
     tuple[Plan, Result]
 ]:
-    """Every policy that a schedule can follow, planned, and simulated as a whole."""
-    planners = planners_of(schedule, model)
-    plans = [found for policy in policies if (found := quickest(planners, policy)) is not None]
-    return [(plan, simulate(switched(steps, plan.fabrics), model=model)) for plan, steps in plans]
+    """Every policy that a schedule can follow in its own steps, planned, and simulated as a whole."""
+    planner = Planner(schedule, model)
+    plans = [plan for policy in policies if (plan := planner.plan(policy)) is not None]
+    return [(plan, simulate(switched(planner.schedule, plan.fabrics), model=model)) for plan in plans]

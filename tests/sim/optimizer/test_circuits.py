@@ -9,7 +9,7 @@ from sim import simulate
 from sim.analytic import steps_bound
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.how import How
-from sim.optimizer.circuits import PLANNED, POLICIES, Planner, planned
+from sim.optimizer.circuits import PLANNED, POLICIES, Planner, planned, planners_of, quickest
 from sim.program.model import make_model
 from sim.study.policies import policies, row_of, switched_rows
 from sim.study.spec import Spec
@@ -187,7 +187,7 @@ def test_on_duplex_ports_both_ways_of_as_many_pairs_as_there_are_ports_for_are_u
     """Each server sends on all its ports all the time, but for latencies."""
     fabric, model = from_spec(f"ocs:{n}x{ports},duplex,delay=0s"), make_model(chunks=1)
     for name in ("direct", "pairwise", "fast"):
-        ((plan, _),) = switched_rows(build(name, "all-to-all", fabric, n * 1_000_000), model, [PLANNED])
+        plan, _ = quickest(planners_of(build(name, "all-to-all", fabric, n * 1_000_000), model), PLANNED)
         assert plan.time_ps == pytest.approx(20 * US * parts + 100_000 * (plan.changes + 1), rel=1e-6)
 
 
@@ -201,9 +201,10 @@ def test_steps_wider_than_the_ports_are_planned_in_matchings_too(n, ports, optio
     """Plan and run agree, no circuits of the steps as they are are quicker; twice what half of an all-reduce takes."""
     fabric, model = from_spec(f"ocs:{n}x{ports},delay=1us{options}"), make_model(chunks=1)
     schedule = build(name, "all-reduce", fabric, f"{n}MB")
-    ((plan, result),) = switched_rows(schedule, model, [PLANNED])
+    plan, steps = quickest(planners_of(schedule, model), PLANNED)
+    result = simulate(planned(schedule, model), model=model, check=True)
+    assert result.time_ps == simulate(switched(steps, plan.fabrics), model=model).time_ps
     assert plan.time_ps == pytest.approx(result.time_ps, rel=1e-4)
-    assert result.time_ps == simulate(planned(schedule, model), model=model, check=True).time_ps
     assert plan.time_ps <= Planner(schedule, model).plan(PLANNED).time_ps
     if name == "direct":
         halves = [Planner(build(name, kind, fabric, f"{n}MB"), model).plan(PLANNED).time_ps
