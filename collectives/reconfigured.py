@@ -7,10 +7,12 @@ crosses the circuits that go down, and what crosses those that come up waits for
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.by_slots import WHOLE
 from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.schedule import Schedule
 from collectives.core.transfers import Transfers, sources_only, take
@@ -67,28 +69,88 @@ def in_matchings(schedule: Schedule) -> Schedule:
     schedule, the schedule itself. On duplex ports both ways of a pair are in one step; where their number is even, the
     pairs of a step are cycles, which take two ports: so none is left over.
     """
-    t, optics = schedule.pattern.transfers(), schedule.topology.optics
+    t = schedule.pattern.transfers()
     if t.dep_src.size or t.pool is not None or not np.any(t.src != t.dst):
         return schedule
+    return _matched(schedule, t, np.zeros(t.src.size, np.int64), [0])
+
+
+def fitted(schedule: Schedule) -> Schedule:
+    """A schedule whose transfers wait, with what they allow in matchings; itself where that is nothing.
+
+    Steps with more pairs than ports are divided, unless all are of one rank or wait for each other. Where nobody
+    forwards in an all-to-all, transfers wait their turn only: on duplex ports they get other turns, in which both ways
+    of a pair are used at once.
+    """
+    t, optics, old = schedule.pattern.transfers(), schedule.topology.optics, schedule.pattern
+    if optics is None or optics.only or t.pool is not None or not t.dep_src.size or (old.n_sources or old.p) > old.p:
+        return schedule
+    if optics.duplex and not _forwards(schedule, t):
+        one = _matched(schedule, t, np.zeros(t.src.size, np.int64), [0])
+        fabric, key = one.topology, ("in turn", one.pattern.emission, wiring_of(one.topology))
+        return _kept(one, fabric, key, lambda: _moved(one, _in_turn(one.pattern.transfers()), fabric).pattern)
+    step, moves, (owner, source) = step_numbers(t), t.src != t.dst, waits(t)
+    within = step[owner[(step[owner] == step[source]) & moves[source]]]
+    wide = [number for number, pairs in enumerate(step_pairs(schedule))
+            if joining(schedule.topology, pairs) is None and not frozenset.intersection(*map(frozenset, pairs))]
+    wide = np.setdiff1d(wide, within).tolist()
+    return _matched(schedule, t, step, wide) if wide else schedule
+
+
+def _forwards(schedule: Schedule, t: Transfers) -> bool:
+    """Whether more is sent than once from each rank to each other, or something else than that is asked for."""
+    kind, p, n_blocks = schedule.kind, schedule.pattern.p, schedule.pattern.n_blocks
+    if kind.name != "all-to-all" or kind.group_size is not None:
+        return True
+    block, size = np.arange(n_blocks), np.array(kind.weights or [1] * n_blocks)
+    return bool(t.blocks[t.src != t.dst].sum() > size[block // p % p != block % p].sum())
+
+
+def _in_turn(t: Transfers) -> Transfers:
+    """Each of some transfers waits for what its source sent and received last, in a step before."""
+    last, after = dict[int, list[int]](), [list[int]() for _ in t.src]
+    for number in range(int(t.step.max()) + 1):
+        now: dict[int, list[int]] = {}
+        for row in np.flatnonzero((t.step == number) & (t.src != t.dst)).tolist():
+            after[row] = last.get(int(t.src[row]), [])
+            for end in (int(t.src[row]), int(t.dst[row])):
+                now.setdefault(end, []).append(row)
+        last |= now
+    awaited = np.array([*chain.from_iterable(after)], np.int64)
+    ptr = np.concatenate(([0], np.cumsum([*map(len, after)], dtype=np.int64)))
+    lag = np.full(awaited.size, WHOLE, np.int32)
+    return t._replace(dep_ptr=ptr, dep_src=t.src[awaited], dep_slot=t.slot[awaited], dep_lag=lag)
+
+
+def _matched(schedule: Schedule, t: Transfers, group: npt.NDArray[np.int64], wide: Sequence[int]) -> Schedule:
+    """Groups of transfers one after the other, those that are wide in matchings for the ports of the fabric.
+
+    Every second one backwards, so that the circuits of the last matching before it may stay.
+    """
+    optics = schedule.topology.optics
     ports = (optics.duplex, optics.ports % 2) if optics else ()
-    key = schedule.pattern.emission, wiring_of(schedule.topology), ports
-    return _kept(schedule, schedule.topology, key, lambda: _matched(schedule, t).pattern)
+    key = schedule.pattern.emission, wiring_of(schedule.topology), ports, *wide
+    return _kept(schedule, schedule.topology, key, lambda: _in_steps(schedule, t, group, wide).pattern)
 
 
-def _matched(schedule: Schedule, t: Transfers) -> Schedule:
-    """A schedule of transfers that wait for nothing, in matchings for its ports."""
+def _in_steps(schedule: Schedule, t: Transfers, group: npt.NDArray[np.int64], wide: Sequence[int]) -> Schedule:
     p, optics = schedule.pattern.p, schedule.topology.optics
     of = _heaviest if optics is None or not optics.duplex else _cycles if optics.ports % 2 == 0 else _both_ways
-    step, left, number = np.zeros(t.src.size, np.int32), np.flatnonzero(t.src != t.dst), 0
-    while left.size:
-        left = left[np.argsort(t.blocks[left], kind="stable")]  # of several for a pair, the largest is taken
-        row, weight = np.full((p, p), -1), np.zeros((p, p))
-        row[t.src[left], t.dst[left]] = left
-        weight[t.src[left], t.dst[left]] = t.blocks[left]
-        count("transfers in matchings", t.src.size - left.size, t.src.size)
-        taken = row[of(weight, number)]
-        step[taken[taken >= 0]] = number
-        left, number = np.setdiff1d(left, taken), number + 1
+    step, first, moves = np.zeros(t.src.size, np.int32), 0, t.src != t.dst
+    for one in range(int(group.max()) + 1):
+        step[group == one], number = first, 0
+        moved = left = np.flatnonzero((group == one) & moves & (one in wide))
+        while left.size:
+            weight, taken = np.zeros((p, p)), np.zeros((p, p), np.bool_)
+            np.add.at(weight, (t.src[left], t.dst[left]), t.blocks[left])
+            count("transfers in matchings", t.src.size - left.size, t.src.size)
+            taken[of(weight, number)] = True
+            here = taken[t.src[left], t.dst[left]]
+            step[left[here]] = first + number
+            left, number = left[~here], number + 1
+        if one in wide[1::2]:
+            step[moved] = 2 * first + number - 1 - step[moved]
+        first += max(number, 1)
     return _moved(schedule, t._replace(step=step, via_ptr=None, via_links=None), schedule.topology)
 
 

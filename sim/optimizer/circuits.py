@@ -5,7 +5,7 @@ as those of the fabric, or stride rings, over several hops ("When Light Bends to
 "Harvest", arXiv 2602.09188). A dynamic program over such parts finds the plan; its winner is simulated as a whole.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from math import inf
@@ -19,6 +19,7 @@ from collectives.core.transfers import take
 from collectives.reconfigured import (
     OWN,
     Unswitchable,
+    fitted,
     in_matchings,
     of_rows,
     on_own_circuits,
@@ -368,6 +369,21 @@ def policy_below(time_ps: int, schedule: Schedule, model: Model) -> str | None:
     return STATIC if circuits_bound_ps(*of) < time_ps else None
 
 
+def planners_of(schedule: Schedule, model: Model, how: How = AS_USUAL) -> list[Planner]:
+    """Of steps that fit the ports of a fabric, and of those of the schedule where these are others."""
+    return [Planner(one, model, how) for one in dict.fromkeys((fitted(schedule), schedule))]
+
+
+def quickest(planners: Sequence[Planner], policy: str, limit_ps: float = inf) -> tuple[Plan, Schedule] | None:
+    """The plan of a policy that takes least, and its steps; None if there is none."""
+    found = list[tuple[Plan, Schedule]]()
+    for planner in planners:
+        if planner.least_ps < limit_ps and (plan := planner.plan(policy, limit_ps)) is not None:
+            found.append((plan, planner.schedule))
+            limit_ps = min(limit_ps, plan.time_ps)
+    return min(found, key=lambda one: (one[0].time_ps, one[0].changes), default=None)
+
+
 def planned(
     schedule: Schedule, model: Model, how: How = AS_USUAL, policy: str = PLANNED, limit_ps: float = inf
 ) -> Schedule:
@@ -375,9 +391,9 @@ def planned(
 
     `limit_ps`: plans that take as long may be overlooked, and are where nothing goes on while circuits switch.
     """
-    planner = Planner(schedule, model, how)
-    plan = planner.plan(policy, limit_ps) if planner.least_ps < limit_ps else None
-    goes_on = planner.optics.per_port or packet_links(schedule.topology).any()  # the whole may take less than the parts
-    if plan is None or (plan.time_ps >= limit_ps and not goes_on):
+    planners = planners_of(schedule, model, how)
+    found, goes_on = quickest(planners, policy, limit_ps), packet_links(schedule.topology).any()
+    goes_on |= planners[0].optics.per_port
+    if found is None or (found[0].time_ps >= limit_ps and not goes_on):  # if so, the whole may take less than its parts
         return schedule
-    return switched(planner.schedule, plan.fabrics)
+    return switched(found[1], found[0].fabrics)

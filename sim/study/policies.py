@@ -9,7 +9,7 @@ from collectives.reconfigured import Unswitchable, switched
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.how import AS_USUAL, How
 from sim.lower.rotor import turns_of
-from sim.optimizer.circuits import EVERY_STEP, PLANNED, POLICIES, STATIC, Plan, Planner
+from sim.optimizer.circuits import EVERY_STEP, PLANNED, POLICIES, STATIC, Plan, Planner, planners_of
 from sim.program.model import Model
 from sim.result import Result
 from sim.simulation import simulate
@@ -55,8 +55,9 @@ def policies(
     bound_ps = circuits_bound_ps(fabric, spec.kind, size, model)
     may_pay = circuits_bound_ps(fabric, spec.kind, size, model, least_changes=1) < static.result.time_ps
     planners = [
-        (label, Planner(schedule, one, how)) for ready, _ in points.values() for label, schedule in ready.items()
+        (label, planner) for ready, _ in points.values() for label, schedule in ready.items()
         if "circuits=" not in label for one in models_of_plans(static.result, spec.chooses)
+        for planner in planners_of(schedule, one, how)
     ]
     run = partial(simulate, symmetry=spec.symmetry, faults=spec.build_faults(), **how.arguments())
     planners.sort(key=lambda one: one[1].own_ps or static.result.time_ps)
@@ -142,7 +143,7 @@ def row_of(found: Found, bound_ps: int) -> dict[str, Any]:
 def switched_rows(schedule: Schedule, model: Model = Model(), policies: Sequence[str] = POLICIES) -> list[
     tuple[Plan, Result]
 ]:
-    """Every policy that a schedule can follow, planned, and simulated as a whole."""
+    """Every policy that a schedule can follow in its own steps, planned, and simulated as a whole."""
     planner = Planner(schedule, model)
     plans = [plan for policy in policies if (plan := planner.plan(policy)) is not None]
     return [(plan, simulate(switched(planner.schedule, plan.fabrics), model=model)) for plan in plans]
