@@ -21,7 +21,7 @@ FOLDED = {
     ("dgx-h100:2", "pipelined"): 1, ("dgx-h100:3", "nccl-trees"): 3, ("dgx-h100:5", "pipelined"): 1,
     ("dgx-h100:8", "pipelined"): 1, ("dgx-h100:8", "nccl-trees"): 8, ("dgx-a100:2", "pipelined"): 4,
     ("dgx-a100:3", "pipelined"): 1, ("dgx-a100:3", "nccl-trees"): 3, ("FC(7)_SW(2)", "pipelined"): 1,
-    ("SW(3)_SW(4)", "nccl-trees"): 4, ("RI(5)_SW(3)", "nccl-trees"): 15, ("RI(3)_SW(4)", "pipelined"): 1,
+    ("SW(3)_SW(4)", "nccl-trees"): 4, ("RI(3)_SW(4)", "pipelined"): 1,
     ("fat-tree:4", "pipelined"): 4, ("leaf-spine:4x4x4", "pipelined"): 4, ("SW(3)_SW(4)", "pipelined"): 3,
     ("torus:4x4", "nccl-trees"): 4, ("torus:5x3", "nccl-trees"): 3, ("dgx1:2", "pipelined"): 8,
 }

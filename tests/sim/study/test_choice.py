@@ -65,7 +65,7 @@ def test_what_is_chosen_on_circuits_is_never_slower_than_whole_transfers(
 
 
 @pytest.mark.parametrize(("fabric", "size", "chunks"), [
-    ("ocs:8x2", 77_777, 4), ("mesh:3x4", 622_216, 64), ("fat-tree:4", 622_216, 32),
+    ("ocs:8x2", 77_777, 4), ("mesh:3x4", 622_216, 64), ("mesh:4x4", 622_216, 64),
 ])
 def test_what_was_designed_for_a_discipline_is_tried_in_another_too(fabric: str, size: int, chunks: int) -> None:
     """In each number of chunks, not in the first alone."""
