@@ -72,7 +72,8 @@ def commands() -> str:
                                                                 for name, command in COMMANDS.items()])]
     text += [
         "\nWith `--json -` a command writes JSON to standard output, and its table to standard error.\n"
-        "Progress and the names of written files go to standard error, on a terminal or with `--progress`.\n"
+        "Progress and the names of written files go to standard error, on a terminal or with `--progress`; elsewhere\n"
+        "a line says what takes long.\n"
         "Files appear complete or not at all.\n",
         "## Exit codes\n",
         *table(["code", "meaning"], [[str(code), meaning] for code, meaning in EXIT_CODES.items()]),

@@ -30,10 +30,10 @@ def to_ocs_plan(schedule: Schedule) -> str:
     fabric, t = schedule.topology, schedule.pattern.transfers()
     optics, epochs = fabric.optics, schedule.pattern.circuits
     if optics is None or optics.per_port or optics.only or fabric.n_nodes > fabric.n_npus:
-        why = ("the fabric has none" if optics is None else "it has planes, whose ports change together, and per-port "
-               "ones change one by one" if optics.per_port else
-               "it joins any two servers, and has nothing beside circuits")
-        raise WeftError(f"a plan of circuits of {schedule.topology.name}: {why}; one of ocs:16x4 can be written")
+        why = ("the fabric has none" if optics is None else "a plan has planes, whose ports change together, and "
+               "per-port ones change one by one" if optics.per_port else
+               "a plan joins any two servers, and has nothing beside circuits")
+        raise WeftError(f"no plan of circuits of {schedule.topology.name}: {why}; one of ocs:16x4 can be written")
     fabrics, numbers = ((fabric,), (np.arange(fabric.n_links),)) if epochs is None else (epochs.fabrics, epochs.links)
     round_of = {link: at for at, links in enumerate(numbers) for link in links.tolist()}
     paths = fabric.paths(t.src, t.dst) if t.via_ptr is None else None

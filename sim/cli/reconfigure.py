@@ -47,6 +47,6 @@ def report(head: str, rows: list[dict[str, Any]], first: str = RINGS) -> list[st
     parts += [[name, format_time(part_ps)] for name, part_ps in rows[-1]["why"].items()]
     return [
         f"# weft reconfigure: {head}",
-        "# plans, step by step: B: first circuits; R: others, switched before the step; m: the same as before",
+        "# plans, step by step: B: first circuits; R: others, from then on; m: the same as before",
         aligned(table, left=3), aligned(parts, left=1),
     ]

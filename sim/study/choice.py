@@ -313,10 +313,11 @@ def switched_form(
         if optics.only and len(layouts(schedule.topology)) == 1:  # nothing to switch to
             continue
         for model in models:
-            if (policy := policy_below(best.result.time_ps, schedule, model)) is None:
+            limit_ps = best.result.time_ps if model == models[0] else _worth_ps(best.result)
+            if (policy := policy_below(limit_ps, schedule, model)) is None:
                 continue
             try:
-                if (plan := planned(schedule, model, how, policy, best.result.time_ps)) is schedule:
+                if (plan := planned(schedule, model, how, policy, limit_ps)) is schedule:
                     continue
                 result = run(plan, model)
             except Unswitchable as wrong:

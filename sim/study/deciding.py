@@ -110,9 +110,9 @@ def _alternatives(spec: Spec, topology: Topology, rows: Sequence[Row]) -> Iterat
     if spec.model.rank_progress is None and topology.ports_have_links and (hurried := _may_be_first_waiting(rows)):
         yield _alternative("ports of a rank go on alone", f"ranks of {_names(hurried)} that wait for all of them",
                            "--rank-progress all", spec, {"model": {"rank_progress": "all"}}, hurried)
-    recut = {str(row["algorithm"]) for row in rows if row["chunks"] != DEFAULT_CHUNKS} & first
-    if spec.chooses and recut:
-        yield _alternative(f"{_names(recut)} in as many chunks as suit it", f"{DEFAULT_CHUNKS} for all",
+    recut = {str(row["algorithm"]) for row in rows if row["chunks"] != DEFAULT_CHUNKS}
+    if spec.chooses and recut & first:
+        yield _alternative(f"{_names(recut & first)} in as many chunks as suit it", f"{DEFAULT_CHUNKS} for all",
                            f"--chunks {DEFAULT_CHUNKS}", spec, {"model": {"chunks": DEFAULT_CHUNKS}}, recut)
     if spec.model.tie is None and spec.build_model().tie == "first":
         yield _alternative("of routes of equal length, the first", "all of them", "--tie split", spec,

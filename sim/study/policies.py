@@ -67,10 +67,11 @@ def policies(
         found = [min(found, key=lambda one: one.result.time_ps)]
     done(STATIC)
     for policy in SHOWN:
-        if policy == EVERY_STEP or may_pay:
-            found += _planned(policy, planners, run, min(one.result.time_ps for one in found))
-        else:  # any change takes longer than all of it
-            found.append(found[0]._replace(policy=policy))
+        some = _planned(policy, planners, run, min(one.result.time_ps for one in found)) if (
+            policy == EVERY_STEP or may_pay) else []
+        if policy == PLANNED:  # to change nothing is a plan, too
+            some = [min([found[0]._replace(policy=policy), *some], key=lambda one: one.result.time_ps)]
+        found += some
         done(policy)
     if fabric.optics.per_port and may_pay:
         found += _overlapped(planners, run)
@@ -130,9 +131,10 @@ def _overlapped(planners: Sequence[tuple[str, Planner]], run: Callable[..., Resu
 def row_of(found: Found, bound_ps: int) -> dict[str, Any]:
     """A tidy row of the table."""
     result, plan = found.result, found.plan
+    static = "in turns" if result.job.of_schedule is None else result.job.topology.name
     return {
         "policy": found.policy, "algorithm": found.schedule.pattern.algorithm, "form": found.form,
-        "circuits": plan.letters if plan else "in turns" if found.policy == OVERLAPPED else result.job.topology.name,
+        "circuits": plan.letters if plan else static,
         "reconfigurations": found.changes, "simulated_s": result.time_s,
         "plan_s": plan.time_ps / PS_PER_S if plan and turns_of(result.job.topology) is None else result.time_s,
         "bound_s": bound_ps / PS_PER_S, "over_bound": (result.time_ps or 1) / (bound_ps or 1) - 1,

@@ -75,6 +75,23 @@ def test_best_is_the_least_of_a_table_with_static_circuits_and_a_bound(n, ports,
     assert found[-1].result.time_ps <= min(union)
 
 
+@pytest.mark.parametrize(("fabric", "kind", "name", "size", "model"), [
+    ("ocs:5x5,per-port,paid,delay=100ns", "broadcast", "nccl-rings", 77_777, {}),
+    ("ocs:7x2,delay=0s", "broadcast", "pipelined", 65_536, {"deliver": "head"}),
+    ("ocs:5x2,per-port,paid,delay=100ns", "all-gather", "pat", 17, {}),
+    ("rails:5x2x2,single", "gather", "bine", 77_777, {"tie": "split"}),
+])
+def test_to_change_nothing_is_a_plan_and_the_best_names_its_circuits(fabric, kind, name, size, model):
+    spec = Spec.from_dict({
+        "topology": {"spec": fabric}, "sweep": {"begin": size}, "collective": {"name": kind, "algorithms": [name]},
+        "model": model,
+    }).choosing()
+    rows = {one.policy: row_of(one, bound_ps) for found, bound_ps in [policies(spec, [name])] for one in found}
+    assert rows["best"]["simulated_s"] <= rows["planned"]["simulated_s"] <= rows["static"]["simulated_s"]
+    same = [row for policy, row in rows.items() if policy != "best" and row["circuits"] == rows["best"]["circuits"]]
+    assert rows["best"]["simulated_s"] in [row["simulated_s"] for row in same]
+
+
 def test_sixteen_servers_reach_what_their_ports_allow():
     for ports, most in ((2, 316.4), (4, 157.9)):
         fabric = from_spec(f"ocs:16x{ports},delay=10us,circuits=16")

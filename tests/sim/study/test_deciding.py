@@ -145,6 +145,8 @@ def test_a_cut_that_wins(monkeypatch: pytest.MonkeyPatch) -> None:
         "pipelined in as many chunks as suit it; with 16 for all, ring is the fastest at 1 KiB (--chunks 16)"
     ]
     assert lines(monkeypatch, rows, {"pipelined": 12}, chunks=256, discipline="fifo") == []
+    rows[1]["chunks"] = 64  # of which 16 for all is another number as well
+    assert lines(monkeypatch, rows, {"pipelined": 12, "ring": 13}, chunks="auto", discipline="fifo") == []
 
 
 def test_what_would_take_long_is_said_to_be_untried(monkeypatch: pytest.MonkeyPatch) -> None:
