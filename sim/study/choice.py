@@ -320,7 +320,7 @@ def switched_form(
                 if (plan := planned(schedule, model, how, policy, limit_ps)) is schedule:
                     continue
                 result = run(plan, model)
-            except Unswitchable as wrong:
+            except (Unswitchable, Deadlock) as wrong:
                 best.others[f"{label}, circuits={PLANNED}"] = str(wrong)
                 continue
             if result.time_ps < best.result.time_ps:

@@ -149,12 +149,12 @@ def _of_model(work: WorkloadKeys, training: TrainingKeys, topology: Topology) ->
 
 
 def _of_file(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> tuple[Workload, Groups]:
-    for flag in ("parallelism", "samples", "peak", "efficiency", "memory_bandwidth"):
-        if getattr(work, flag) is not None:
-            raise WeftError(f"--{flag.replace('_', '-')} is for models: a workload file states its own compute times")
     if not Path(str(work.name)).exists():
         raise WeftError(f"workload {work.name!r} is neither a file nor a model: models are {', '.join(MODELS)}"
                         f"{nearest(work.name, MODELS)}")
+    for flag in ("parallelism", "samples", "peak", "efficiency", "memory_bandwidth"):
+        if getattr(work, flag) is not None:
+            raise WeftError(f"--{flag.replace('_', '-')} is for models: a workload file states its own compute times")
     workload = read_text_workload(str(work.name), topology.n_npus)
     if work.communicator is None and work.groups is None and (found := own_groups(workload, topology.shape)):
         return found

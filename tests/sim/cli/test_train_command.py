@@ -105,6 +105,7 @@ BERT = ("--workload", "bert-base", "--samples", "64", "--peak", "10", "--efficie
     [
         ([], "no workload is given"),
         (["--workload", "gone.txt", "--groups", "a=1,1"], "'gone.txt' is neither a file nor a model"),
+        (["--workload", "gone", "--samples", "16"], "'gone' is neither a file nor a model"),
         (["--workload", "gpt-3"], "no samples, peak or efficiency is given"),
         (["--workload", "gpt-3", "--samples", "1", "--peak", "1", "--efficiency", "1", "--groups", "a=1"],
          "--groups is for workload files"),
