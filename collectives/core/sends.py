@@ -128,7 +128,7 @@ def _flat(rows: Iterable[Iterable[int]]) -> Ints:
 
 
 def columns_pattern(columns: Columns, block: Ints, alike_by_slot: bool = True, **more: Any) -> Pattern:
-    """The pattern of transfers that carry a block each; `more` as in `Pattern`."""
+    """The pattern of transfers that carry a block each; ties go by slots, or by indices. `more` as in `Pattern`."""
     carried = block[np.argsort(columns.src, kind="stable")]
     first = _offsets(np.bincount(columns.src))
     return Pattern(

@@ -306,9 +306,11 @@ def switched_form(
     """
     static = best.result.job.of_schedule
     assert static is not None
+    if (optics := static.topology.optics) is None or optics.dwell_ps:
+        return best
     models = models_of_plans(best.result, chooses)
     for label, schedule in ready.items():
-        if (optics := static.topology.optics) is None or optics.dwell_ps or "circuits=" in label:
+        if "circuits=" in label:
             continue
         if optics.only and len(layouts(schedule.topology)) == 1:  # nothing to switch to
             continue

@@ -131,10 +131,10 @@ def _overlapped(planners: Sequence[tuple[str, Planner]], run: Callable[..., Resu
 def row_of(found: Found, bound_ps: int) -> dict[str, Any]:
     """A tidy row of the table."""
     result, plan = found.result, found.plan
-    static = "in turns" if result.job.of_schedule is None else result.job.topology.name
+    named = "in turns" if result.job.of_schedule is None else result.job.topology.name
     return {
         "policy": found.policy, "algorithm": found.schedule.pattern.algorithm, "form": found.form,
-        "circuits": plan.letters if plan else static,
+        "circuits": plan.letters if plan else named,
         "reconfigurations": found.changes, "simulated_s": result.time_s,
         "plan_s": plan.time_ps / PS_PER_S if plan and turns_of(result.job.topology) is None else result.time_s,
         "bound_s": bound_ps / PS_PER_S, "over_bound": (result.time_ps or 1) / (bound_ps or 1) - 1,
