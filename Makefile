@@ -12,6 +12,7 @@ DEAREST ?= 9.5
 LEAST ?= 12000
 PART ?= 0
 PARTS ?= 1
+READY ?= ready
 FLOORS := topologies=98 collectives=98 workloads=98.3 sim=97.1
 DRAWN := $(addprefix tests/,sim/engine sim/faults sim/certify sim/why sim/lower sim/program sim/scenarios topologies/core collectives)
 KERNELS := $(addprefix tests/,collectives/core/test_follow.py collectives/core/test_laid.py collectives/test_synthesis.py sim/certify/test_in_turn.py sim/engine sim/faults sim/lower/test_bare.py sim/program sim/timeline sim/why topologies/flows workloads/compression)
@@ -33,10 +34,10 @@ demo: $(STAMP)  ## the main job: all-reduce on an 8x8 torus beside the published
 	@echo "The results are above and in out/. What other first commands need is compiled now:"
 	$(BIN)/weft warm $(COMMON)
 
-test: ready  ## the loop: contracts, lint, types, then a sample of every table and all that is cheap, compiled
+test: $(READY)  ## the loop: contracts, lint, types, then a sample of every table and all that is cheap, compiled
 	$(PYTEST) --sample $(SHARE) --seconds $(SECONDS) --at-least 4000 $(MORE)
 
-test-all: ready  ## every case of every table, the documentation's snippets, the report in a browser
+test-all: $(READY)  ## every case of every table, the documentation's snippets, the report in a browser
 	$(PYTEST) --at-least $(LEAST) $(MORE)
 ifneq ($(CHROMIUM),)
 	$(BIN)/pytest -q -m "browser and not site"
@@ -44,8 +45,8 @@ else
 	@echo "NOT RUN: the tests in a real browser, for there is no Chromium here (make test-browser installs one)"
 endif
 
-test-rest:  ## of the same, what `make coverage` and `make fresh` leave out; PARTS=3 PART=7 runs the seventh third of it
-	$(MAKE) test-all LEAST=$$((7000 / $(PARTS))) \
+test-rest: $(READY)  ## of the same, what `make coverage` and `make fresh` leave out; PARTS=3 PART=7 runs the seventh third of it
+	$(MAKE) test-all READY=$(STAMP) LEAST=$$((7000 / $(PARTS))) \
 	  MORE="--rest --sample $(SHARE) --seconds $(COVERED_SECONDS) --dearest $(DEAREST) --part $(PART)/$(PARTS) $(addprefix --drawn-anew=,$(DRAWN))"
 
 test-browser: $(STAMP)  ## the report in a real Chromium, installed where there is none (Debian, root)
@@ -70,7 +71,7 @@ lint: $(STAMP)
 	$(BIN)/mypy $(ROOMS)
 
 coverage: ready test-nojit  ## the sample of `make test` again; fails where a room has fewer of its lines covered than its floor
-	$(MAKE) test SECONDS=$(COVERED_SECONDS) MORE="--dearest $(DEAREST) $(COVERED) --cov-append"
+	$(MAKE) test READY=$(STAMP) SECONDS=$(COVERED_SECONDS) MORE="--dearest $(DEAREST) $(COVERED) --cov-append"
 	failed=0; for floor in $(FLOORS); do room=$${floor%=*}; echo "$$room:"; \
 	  $(BIN)/coverage report --include="$$room/*" --skip-covered --sort=cover --precision=1 --fail-under=$${floor#*=} \
 	  || failed=1; done; exit $$failed
@@ -82,10 +83,10 @@ test-nojit: $(STAMP)  ## what the kernels do, without the compiler, which also s
 	NUMBA_DISABLE_JIT=1 $(PYTEST) --sample $(SHARE) --keep-full --at-least 700 -m "not verify and not browser and not site and not compiled" \
 	  $(COVERED) $(KERNELS)
 
-fresh: $(STAMP)  ## new random programs, fabrics and plans; SEED=N repeats a run, what fails is kept in out/corpus
+fresh: $(STAMP)  ## new random programs, fabrics and plans; SEED=N repeats a run, PARTS as in test-rest; what fails is kept in out/corpus
 	@seed=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "make fresh SEED=$$seed draws these again"; \
 	$(PYTEST) -m "hypothesis and not verify and not browser and not site" --hypothesis-profile new --hypothesis-seed $$seed \
-	  --at-least 50 $(DRAWN)
+	  --at-least $$((100 / $(PARTS))) --sample 1 --keep-full --part $(PART)/$(PARTS) $(DRAWN)
 
 mutants: $(STAMP)  ## one change at a time in the core: the tests must notice; SUBJECTS="proof why" runs those alone
 	$(BIN)/python -m pip install --quiet --group mutants

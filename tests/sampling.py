@@ -14,7 +14,7 @@ whole, but for `--keep-full`; a light test stands beside each. `--seconds S` kee
 for, or one case of at most `--dearest D` (`tests/costs.py`). The last lines of a run say how much was left to
 `make test-all`. `--rest` turns it around: what such a sample leaves out, and tests of which it draws fewer examples,
 with all of them, so that a sample and its rest are every test. `--drawn-anew` leaves to `make fresh` what it draws;
-`--part K/N` takes one N-th of the rest, the K-th modulo N.
+`--part K/N` takes one N-th of what is then left, the K-th modulo N.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--rest", action="store_true", help="of --sample, what it leaves out")
     group.addoption("--drawn-anew", action="append", default=[], metavar="PATH",
                     help="of --rest, leave out what `make fresh` draws")
-    group.addoption("--part", type=_part, default=(0, 1), metavar="K/N", help="of --rest, one N-th, by the names")
+    group.addoption("--part", type=_part, default=(0, 1), metavar="K/N", help="of --sample and --rest, one N-th, by the names")
     group.addoption("--at-least", type=int, default=0, metavar="N", help="fail where fewer tests have passed")
 
 
