@@ -59,7 +59,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--rest", action="store_true", help="of --sample, what it leaves out")
     group.addoption("--drawn-anew", action="append", default=[], metavar="PATH",
                     help="of --rest, leave out what `make fresh` draws")
-    group.addoption("--part", type=_part, default=(0, 1), metavar="K/N", help="of --sample and --rest, one N-th, by the names")
+    group.addoption("--part", type=_part, default=(0, 1), metavar="K/N",
+                    help="of --sample and --rest, one N-th, by the names")
     group.addoption("--at-least", type=int, default=0, metavar="N", help="fail where fewer tests have passed")
 
 

@@ -221,7 +221,9 @@ def report(
         lines += ["#", f"# {name}{_forms(own)}", *chosen, table]
     lines += ["#", "# time by size and algorithm", comparison_table(rows, screen_width(), at_least)]
     lines += [f"# {line}" for line in legend(rows)]
-    lines += ["# > at least that, by a bound or a run that ended there: two others are faster (--all)"] * bool(at_least)
+    ended = "a run, or a search of circuits," if topology.optics else "a run"
+    least = f"# > at least that, by a bound or {ended} that ended there: two others are faster (--all)"
+    lines += [least] * bool(at_least)
     lines += [f"# {line}" for line in [*not_excluded(rows, at_least), *ranges(spec, rows, quick=more is None)]]
     lines += [f"# {line}" for line in _beside_ideal(spec)]
     decided = [] if more is None else deciding_defaults(spec, topology, rows, more)

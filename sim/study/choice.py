@@ -28,6 +28,7 @@ from sim.program.outcome import Deadlock, Outrun
 from sim.program.retime import SHARE
 from sim.result import Result
 from topologies import WeftError
+from topologies.core.epochs import packet_links
 from topologies.optics import layouts
 from topologies.units import PS_PER_S, format_time
 
@@ -217,21 +218,22 @@ def ready_forms(
     `symmetry`: {"auto", "off"}.
     `engine`: as in `simulate`; the fluid engine takes fewer schedules.
     `chooses`: whether the number of chunks is chosen, and may be what the buffers of links need.
-    WeftError: every form is rejected, or too large for memory.
+    WeftError: every form is rejected, or too large for memory; why the first is that there is a schedule of, if any is.
     """
     ready: dict[str, Schedule] = {}
     refused: dict[str, str] = {}
-    fault: WeftError | None = None
+    faults: list[tuple[bool, WeftError]] = []
     for form in forms:
+        schedule = None
         try:
             schedule = schedule_of(form)
             cut = fitting(schedule, model, symmetry) if chooses else model
             ready[form] = _checked(schedule, cut, symmetry, engine)
         except WeftError as wrong:
             refused[form] = str(wrong)
-            fault = fault or wrong
-    if fault is not None and not ready:
-        raise fault
+            faults.append((schedule is None, wrong))
+    if faults and not ready:
+        raise min(faults, key=lambda one: one[0])[1]
     return ready, refused
 
 
@@ -297,17 +299,21 @@ def _are_the_same(one: Schedule, other: Schedule) -> bool:
 
 def switched_form(
     ready: Mapping[str, Schedule], best: BestForm[Result], run: Callable[[Schedule, Model], Result],
-    how: How = AS_USUAL, *, chooses: bool = False,
+    how: How = AS_USUAL, *, chooses: bool = False, limit_ps: int = FOREVER_PS,
 ) -> BestForm[Result]:
     """The best of static circuits, or of plans on others, which may switch them, where some may be faster.
 
     `ready`: schedules by form, on the circuits of the fabric or other static ones.
     `chooses`: as in `models_of_plans`.
+    `limit_ps`: no plans are sought that take longer, unless something goes on while circuits switch.
+    Outrun: then, all take longer.
     """
     static = best.result.job.of_schedule
     assert static is not None
     if (optics := static.topology.optics) is None or optics.dwell_ps:
         return best
+    if optics.per_port or packet_links(static.topology).any():  # the whole of a plan may take less than its parts
+        limit_ps = FOREVER_PS
     models = models_of_plans(best.result, chooses)
     for label, schedule in ready.items():
         if "circuits=" in label:
@@ -315,11 +321,11 @@ def switched_form(
         if optics.only and len(layouts(schedule.topology)) == 1:  # nothing to switch to
             continue
         for model in models:
-            limit_ps = best.result.time_ps if model == models[0] else _worth_ps(best.result)
-            if (policy := policy_below(limit_ps, schedule, model)) is None:
+            below_ps = min(best.result.time_ps if model == models[0] else _worth_ps(best.result), limit_ps + 1)
+            if (policy := policy_below(below_ps, schedule, model)) is None:
                 continue
             try:
-                if (plan := planned(schedule, model, how, policy, limit_ps)) is schedule:
+                if (plan := planned(schedule, model, how, policy, below_ps)) is schedule:
                     continue
                 result = run(plan, model)
             except (Unswitchable, Deadlock) as wrong:
@@ -328,6 +334,8 @@ def switched_form(
             if result.time_ps < best.result.time_ps:
                 others = best.others | {best.name: format_time(best.result.time_ps)}
                 best = BestForm(f"{label}, circuits={PLANNED}", result, others)
+    if best.result.time_ps > limit_ps:
+        raise Outrun(limit_ps)
     return best
 
 

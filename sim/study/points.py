@@ -200,13 +200,15 @@ def simulate_ready(
 ) -> BestForm[Result]:
     """Simulate the forms of `ready_point` that can be the best, and where circuits may be switched what may beat it.
 
-    Outrun: all take longer than `limit_ps`, which counts where chunks are chosen on a fabric without circuits.
+    Outrun: all take longer than `limit_ps`, which counts where chunks are chosen, or plans of circuits sought.
     """
     best = simulate_static(task, ready, refused, progress, limit_ps)
     if task.spec.engine == "analytic":
         return best
     how, run = How(check=task.check, max_events=task.max_events), _final(task, progress)
-    return switched_form(ready, best, lambda tried, model: run(tried, model=model), how, chooses=task.spec.chooses)
+    return switched_form(
+        ready, best, lambda tried, model: run(tried, model=model), how, chooses=task.spec.chooses, limit_ps=limit_ps
+    )
 
 
 def _final(task: Task, progress: Callable[[Progress], None] | None) -> Callable[..., Result]:

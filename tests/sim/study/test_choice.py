@@ -15,9 +15,10 @@ from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
 from sim.program.outcome import Deadlock, Outrun
 from sim.study.choice import LADDER, WORTH, choose, floor_of_all
-from sim.study.points import Row, Task, compute
+from sim.study.points import Row, Task, compute, ready_point, simulate_ready
 from sim.study.spec import Spec
 from topologies import WeftError, dgx_h100, from_spec
+from topologies.units import PS_PER_S
 
 FABRICS = ("torus:4x4", "mi250:1", "switch:6", "torus:3x2", "RI(4)_SW(3)")
 KINDS = ("all-reduce", "all-gather", "all-to-all", "broadcast")
@@ -62,6 +63,30 @@ def test_what_is_chosen_on_circuits_is_never_slower_than_whole_transfers(
     chosen = row_of(fabric, kind, name, size)
     least_s = min(row_of(fabric, kind, name, size, chunks)["time_s"] for chunks in (1, 16))
     assert chosen["time_s"] * (1 - WORTH) <= least_s
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("size", [17, 77_777, 1_234_567])
+@pytest.mark.parametrize(("kind", "name"), [
+    ("all-to-all", "direct"), ("all-gather", "swing"), ("all-reduce", "pipelined"), ("all-reduce", "trivance"),
+    ("broadcast", "nccl-rings"), ("reduce-scatter", "pat"),
+])
+@pytest.mark.parametrize("fabric", ["ocs:5x2", "ocs:4x3,paid", "ocs:6x1,delay=1us", "ocs:3x2,duplex", "ocs:5x2,per-port"])
+def test_a_limit_changes_no_plan_within_it(fabric: str, kind: str, name: str, size: int) -> None:
+    """Of what takes longer nothing is told, or its time, but for the share that other chunks have to save."""
+    spec = Spec.from_dict({
+        "topology": {"spec": fabric}, "collective": {"name": kind, "algorithms": [name]}, "sweep": {"begin": size},
+    })
+    task = Task(spec, name, size)
+    free_ps = compute(task)["time_s"] * PS_PER_S
+    for share in (0.8, 0.999, 1.0, 1.03, 1.5):
+        limit_ps = round(free_ps * share)
+        try:
+            found_ps = simulate_ready(task, *ready_point(task), limit_ps=limit_ps).result.time_ps
+        except Outrun as outrun:
+            assert outrun.limit_ps == limit_ps < free_ps
+        else:
+            assert found_ps >= free_ps * (1 - WORTH) if share < 1 else found_ps == round(free_ps)
 
 
 @pytest.mark.parametrize(("fabric", "size", "chunks"), [
