@@ -12,7 +12,6 @@ from math import inf
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from collectives import Schedule, Transfers
 from collectives.core.transfers import take
@@ -29,9 +28,10 @@ from collectives.reconfigured import (
 )
 from sim.analytic.bounds import busy_and_path_ps
 from sim.analytic.circuits_bound import circuits_bound_ps
-from sim.analytic.steps_bound import StepBounds
+from sim.analytic.steps_bound import F64, StepBounds
 from sim.how import AS_USUAL, How
 from sim.lower.job import lower
+from sim.program import I64
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
 from topologies import Topology, WeftError
@@ -219,18 +219,19 @@ class Planner:
         parts_of_all = n if whole else n * (n + 1) // 2
         if states is None or parts_of_all > min(MOST_PARTS, MOST_BOUNDS // len(states.circuits)):
             return []
-        ahead, best = dict[tuple[int, int], list[tuple[float, int]]](), dict[tuple[int, int], tuple[float, int]]()
-        for ends, least_ps in self._bounds_ps(states, 1 if whole else n):
-            most = MOST_TRIED if not whole or ends[1] == n - 1 else 0
-            order = np.argsort(least_ps, kind="stable")[:most][::-1]
-            ahead[ends] = [(inf, -1), *zip(least_ps[order].tolist(), order.tolist(), strict=True)]
-            best[ends] = inf, -1
+        ahead = dict[tuple[int, int], list[tuple[float, int]]]()
+        rooms_ps = self._rooms_ps(limit_ps, whole=whole)
+        some = self._with_room(states, rooms_ps)
+        for ends, places, least_ps in self._bounds_ps(States(*(each[some] for each in states)), rooms_ps):
+            order = np.argsort(least_ps, kind="stable")[:MOST_TRIED][::-1]
+            ahead[ends] = [(inf, -1), *zip(least_ps[order].tolist(), some[places[order]].tolist(), strict=True)]
+        best = dict.fromkeys(ahead, (inf, -1))
         while True:
             least: list[tuple[float, int]] = [(delay_ps * self.optics.paid, 0)]  # so far, and where the last part began
             for last in range(n):
                 least.append(min(
-                    (least[at][0] + delay_ps * (at > 0) + min(best[at, last][0], ahead[at, last][-1][0]), at)
-                    for at in range(1 if whole else last + 1)))
+                    ((least[at][0] + delay_ps * (at > 0) + min(best[at, last][0], ahead[at, last][-1][0]), at)
+                     for at in range(last + 1) if (at, last) in ahead), default=(inf, 0)))
             last, parts = n - 1, list[tuple[int, int]]()
             while last >= 0 and least[n][0] < limit_ps:
                 parts.append((least[last + 1][1], last))
@@ -244,42 +245,85 @@ class Planner:
                 if (price := self.price_ps(*ends, state)) is not None:
                     best[ends] = min(best[ends], (price, state))
 
-    def _bounds_ps(self, states: States, firsts: int) -> Iterator[tuple[tuple[int, int], npt.NDArray[np.float64]]]:
-        """What each part takes at least on each state: what its busiest circuit sends, and what waits for each other.
+    def _rooms_ps(self, limit_ps: float, *, whole: bool) -> dict[tuple[int, int], float]:
+        """What parts of a plan below a limit may take, as long as the others at least take; of those that have room."""
+        n, delay_ps = len(self.pairs), self.optics.delay_ps
+        parts = [(0, n - 1)] if whole else [(first, last) for first in range(n) for last in range(first, n)]
+        takes_ps = {ends: self._anywhere_ps(*ends) for ends in parts}
+        before, after = np.full(n + 1, inf), np.full(n + 1, inf)  # with the change that follows, or comes before
+        before[0], after[n] = delay_ps * self.optics.paid, 0
+        for first, last in parts:
+            before[last + 1] = min(before[last + 1], before[first] + takes_ps[first, last] + delay_ps)
+        for first, last in reversed(parts):
+            after[first] = min(after[first], takes_ps[first, last] + after[last + 1] + delay_ps * (first > 0))
+        rooms_ps = {(first, last): limit_ps - before[first] - after[last + 1] for first, last in parts}
+        return {ends: room_ps for ends, room_ps in rooms_ps.items() if takes_ps[ends] < room_ps}
 
-        (n_states,); infinity without a route. `firsts`: steps with which parts begin.
+    def _with_room(self, states: States, rooms_ps: Mapping[tuple[int, int], float]) -> I64:
+        """The states on which some part may take less than it has room for, were all circuits equally busy."""
+        sent = [self._sent(np.concatenate(self.bounds.rows[first : last + 1])).ravel() for first, last in rooms_ps]
+        crossed = states.hops.reshape(len(states.hops), -1) @ np.array(sent).reshape(-1, states.hops[0].size).T
+        n_circuits = states.circuits.sum(axis=(1, 2), dtype=np.int64)[:, None]
+        takes_ps = crossed / n_circuits * self._ps_per_byte * (1 - 1e-9)
+        return np.flatnonzero(np.any(takes_ps < np.array([*rooms_ps.values()]), axis=1))
+
+    def _bounds_ps(
+        self, states: States, rooms_ps: Mapping[tuple[int, int], float]
+    ) -> Iterator[tuple[tuple[int, int], I64, F64]]:
+        """What parts take at least on states: what the busiest circuit sends, and what waits for each other.
+
+        Of each part the numbers of the states on which it may take less than it has room for, and the bounds there.
         """
         t, link_ps = self.bounds.transfers, float(self.schedule.topology.latency_ps.min())
-        ps_per_byte = 0.0 if self.model.deliver == "head" else PS_PER_S / self.optics.rate_Bps
-        times = np.maximum(states.circuits, 1)
+        ps_per_byte, times = self._ps_per_byte, np.maximum(states.circuits, 1)
         ends = np.minimum(times.max(axis=2)[:, :, None], times.max(axis=1)[:, None])
         per_byte = ps_per_byte / np.where(states.hops == 1, times, ends)
-        latency_ps = np.where(states.hops < len(times[0]), states.hops * link_ps, inf)
-        steps = []
-        for rows in self.bounds.rows:
-            some, pairs = take(t, rows), (slice(None), t.src[rows], t.dst[rows])
-            sizes = self.bounds.sizes(some, some.blocks * self.schedule.block_bytes * (some.src != some.dst))
-            each = np.stack([latency_ps[pairs] + per_byte[pairs] * size for size in sizes])
-            steps.append((rows, each, self._loads(states, some, sizes[0]) / times * ps_per_byte))
-        for first in range(firsts):
-            load, least_ps = np.zeros(times.shape), np.full(len(times), link_ps)
-            ended = np.zeros((2, len(times), t.src.size))
-            for last, (rows, takes, more) in enumerate(steps[first:], first):
-                load += more
-                begun = np.zeros((len(times), rows.size))
+        latency_ps = np.where(states.hops < times.shape[1], states.hops * link_ps, inf)
+        loads = dict[tuple[int, int], F64]()
+        for first in dict.fromkeys(first for first, _ in rooms_ps):
+            load, busy, begin = np.zeros(times.shape), dict[int, F64](), first
+            for last in (last for at, last in rooms_ps if at == first):
+                if (begin, last) not in loads:
+                    rows = np.concatenate(self.bounds.rows[begin : last + 1])
+                    loads[begin, last] = self._loads(states, rows) / times * ps_per_byte
+                load += loads[begin, last]
+                busy[last], begin = (load.max(axis=(1, 2)) + link_ps) * (1 - 1e-9), last + 1
+            some = np.flatnonzero(np.any([busy[last] < rooms_ps[first, last] for last in busy], axis=0))
+            least_ps, ended = np.full(some.size, link_ps), np.zeros((2, some.size, t.src.size))
+            for last in range(first, max(busy) + 1):
+                rows = self.bounds.rows[last]
+                begun = np.zeros((some.size, rows.size))
                 for (place, row), one in zip(self.bounds.waits[last], ended, strict=True):
                     begins = np.flatnonzero(np.diff(place, prepend=-1))
                     latest = np.maximum.reduceat(one[:, row], begins, axis=1) if place.size else 0.0
                     begun[:, place[begins]] = np.maximum(begun[:, place[begins]], latest)
-                ended[:, :, rows] = begun + takes
+                pairs = some[:, None], t.src[rows], t.dst[rows]
+                sizes = self.bounds.sizes(take(t, rows), self._sizes(rows))
+                ended[:, :, rows] = begun + [latency_ps[pairs] + per_byte[pairs] * size for size in sizes]
                 least_ps = np.maximum(least_ps, ended[0, :, rows].max(axis=0))
-                yield (first, last), np.maximum(least_ps, load.max(axis=(1, 2)) + link_ps) * (1 - 1e-9)
+                if last in busy:
+                    bound_ps = np.maximum(least_ps * (1 - 1e-9), busy[last][some])
+                    within = bound_ps < rooms_ps[first, last]
+                    yield (first, last), some[within], bound_ps[within]
 
-    def _loads(self, states: States, t: Transfers, size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    @property
+    def _ps_per_byte(self) -> float:
+        return 0.0 if self.model.deliver == "head" else PS_PER_S / self.optics.rate_Bps
+
+    def _sizes(self, rows: I64) -> F64:
+        """Bytes of some transfers, none where nothing moves."""
+        t = self.bounds.transfers
+        return np.where(t.src[rows] != t.dst[rows], t.blocks[rows] * float(self.schedule.block_bytes), 0.0)
+
+    def _sent(self, rows: I64) -> F64:
+        """Bytes of some transfers from each server to each, (n, n)."""
+        sent = np.zeros((self.schedule.topology.n_npus,) * 2)
+        np.add.at(sent, (self.bounds.transfers.src[rows], self.bounds.transfers.dst[rows]), self._sizes(rows))
+        return sent
+
+    def _loads(self, states: States, rows: I64) -> F64:
         """Bytes of transfers on each circuit of each state, (n_states, n, n)."""
-        load, every = np.zeros(states.circuits.shape), np.arange(len(states.circuits))
-        sent = np.zeros(load.shape[1:])
-        np.add.at(sent, (t.src, t.dst), size)
+        load, every, sent = np.zeros(states.circuits.shape), np.arange(len(states.circuits)), self._sent(rows)
         for src, dst in np.argwhere(sent).tolist():
             at = np.full(every.size, src)
             for _ in range(len(sent) - 1):
