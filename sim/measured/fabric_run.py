@@ -12,7 +12,7 @@ the service times of its program, another latency of all transfers adds to the l
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -395,10 +395,10 @@ def _fitted(one: Curve, run: FabricRun) -> Fit:
     x = np.array([prior.center for prior in priors], np.float64)
     found = Fitted(x, x, priors, np.log(one.times_s(*meaning(x)) / measured), 0.0)
     for turn in range(_TURNS if priors else 0):
-        line = _Line(one, *meaning(found.x), wide=turn == 0)
+        line = _Line(one, meaning, found.x, wide=turn == 0)
         noise = 0.1
         for _ in range(3):  # the noise is that of the errors themselves
-            found = fit(lambda x, line=line: line(*meaning(x)), measured, priors, noise)  # type: ignore[misc]
+            found = fit(line, measured, priors, noise)
             usual = _usual(found.residuals)
             noise = max(math.sqrt(float(usual @ usual) / max(usual.size - len(priors), 1)), _LEAST_NOISE)
     delay, *shares = meaning(found.x)
@@ -435,7 +435,9 @@ def _delay_s(one: Curve, first_s: float) -> float:
 class _Line:
     """Times that are linear in the delay and in the time per byte of each class, through simulations at one place."""
 
-    def __init__(self, one: Curve, delay_s: float, *shares: float, wide: bool) -> None:
+    def __init__(self, one: Curve, meaning: Callable[[F64], tuple[float, ...]], x: F64, wide: bool) -> None:
+        self.meaning = meaning
+        delay_s, *shares = meaning(x)
         width = 0.5 if wide else 0.1
         self.delay, self.slowness = delay_s, 1 / np.array(shares)
         self.middle = one.times_s(delay_s, *shares)
@@ -447,7 +449,8 @@ class _Line:
             slopes.append((one.times_s(delay_s, *slower) - self.middle) / (width / share))
         self.by_slowness = np.stack(slopes, axis=1)
 
-    def __call__(self, delay_s: float, *shares: float) -> F64:
+    def __call__(self, x: F64) -> F64:
+        delay_s, *shares = self.meaning(x)
         moved = self.by_delay * (delay_s - self.delay) + self.by_slowness @ (1 / np.array(shares) - self.slowness)
         found: F64 = np.maximum(self.middle + moved, 0.01 * self.middle)
         return found
