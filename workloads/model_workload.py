@@ -1,6 +1,5 @@
 """A model under a parallelism as a workload: computations and collectives of one training iteration."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from topologies.checks import Positive, WeftError, checked
@@ -41,25 +40,18 @@ def training_workload(
     """
     if model.layers % parallelism.pp:
         raise WeftError(f"model {model.name}: {model.layers} layers cannot be shared evenly by pp={parallelism.pp}")
-    operators = _first_stage(model, parallelism.pp)
+    cuts = _whole_layers(model)
+    end = cuts[model.layers // parallelism.pp - 1] if parallelism.pp > 1 else None  # of the first stage
     make = _Rows(parallelism, accelerator, samples, gather_checkpoints)
-    layers = [make.layer(operator) for operator in operators]
-    return Workload(model.name, tuple(_bundle(layers) if bundled else layers), cuts=_whole_layers(model))
+    layers = [make.layer(operator) for operator in model.operators[:end]]
+    return Workload(model.name, tuple(_bundle(layers) if bundled else layers), cuts=cuts or None)
 
 
-def _first_stage(model: NeuralNetwork, stages: int) -> Sequence[Operator]:
-    if stages == 1:
-        return model.operators
-    outside = 1 if model.operators[0].name == "embedding" else 0
-    per_layer = (len(model.operators) - outside) // model.layers
-    return model.operators[: outside + per_layer * (model.layers // stages)]
-
-
-def _whole_layers(model: NeuralNetwork) -> tuple[int, ...] | None:
+def _whole_layers(model: NeuralNetwork) -> tuple[int, ...]:
     """Where layers begin, but for the first, which the embedding is before; none where a model has no equal ones."""
     outside = 1 if model.operators[0].name == "embedding" else 0
     each = (len(model.operators) - outside) // model.layers
-    return tuple(outside + each * number for number in range(1, model.layers)) or None
+    return tuple(outside + each * number for number in range(1, model.layers))
 
 
 class _Rows:

@@ -228,7 +228,6 @@ class Collectives:
             options["group"] = group
         return build(name, kind, self.topology, size_bytes, None, **options)
 
-
     def members(self, name: str, npus: Sequence[int] | None) -> list[tuple[int, ...]]:
         """The groups of a name, or those among some NPUs."""
         group = self.groups[name]

@@ -98,7 +98,6 @@ _STREAMS_OF_A_GROUP = 1_000_000
 Group = tuple[int, tuple[int, ...]]
 """Number and NPUs of a communicator group."""
 
-
 Opened = Phase | CustomPhase
 
 

@@ -87,26 +87,17 @@ class NpuTrace:
             self._end(node)
             self.issue()
 
-        if isinstance(what, Computes):
-            duration_ns = self._duration_ns(what)
-            if duration_ns is None:
-                self._busy[place] = False
-                self._end(node)
-                return True
+        if isinstance(what, Computes) and (duration_ns := self._duration_ns(what)) is not None:
             self.computing_ns += 0 if what.on_cpu else duration_ns
             self.endpoint.later(duration_ns, done)
         elif isinstance(what, Remembers):
             self._remember(what, done)
-        elif isinstance(what, Communicates):
-            group = self._group(node, what)
-            if group is not None and len(group[1]) == 1:
-                self._busy[place] = False
-                self._end(node)
-                return True
+        elif isinstance(what, Communicates) and ((group := self._group(node, what)) is None or len(group[1]) > 1):
             self._communicate(what, group, done)
         elif isinstance(what, Exchanges):
             self.endpoint.network.exchange("message", what, self.endpoint.npu, done)
         else:
+            self._busy[place] = False
             self._end(node)
             return True
         return False
@@ -354,7 +345,8 @@ def notes_of(
     if not system.replay:
         for one in used:
             notes += _size_notes(one, system, network, groups)
-        notes += _reduction_notes(used, system)
+        if not system.memory_Bps and any(one.kind in ("all-reduce", "reduce-scatter") for one in used):
+            notes.append("reductions take no time: the system file has no local-mem-bw")
         notes += _algorithm_notes(used, system, network, groups)
     if backend == "unaware":
         notes.append(
@@ -398,11 +390,6 @@ def _size_notes(one: Communicates, system: System, network: AstraNetwork, groups
             f"{one.kind} of {one.size} bytes: a split of {chunk} bytes is not divisible by {members} NPUs, and "
             f"messages are truncated to whole bytes: {chunk // members * members} of {chunk} are moved"
         )
-
-
-def _reduction_notes(used: Sequence[Communicates], system: System) -> list[str]:
-    reduces = any(one.kind in ("all-reduce", "reduce-scatter") for one in used)
-    return ["reductions take no time: the system file has no local-mem-bw"] if reduces and not system.memory_Bps else []
 
 
 def _algorithm_notes(

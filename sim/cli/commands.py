@@ -5,7 +5,7 @@ of a command, and with it the compiler and the libraries of figures, is loaded w
 """
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -47,41 +47,9 @@ class Command:
     outputs: tuple[str, ...] = ("json",)  # files that it writes; see `sim.cli.flags`
     figures: tuple[str, ...] = ()  # of `--plot`, the default first
     chooses: bool = False  # whether it chooses chunks, discipline and trees for each point, unless they are given
-    more: Callable[[argparse.ArgumentParser], None] = lambda parser: None  # adds flags of its own
+    more: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # flags of its own, as `argparse` takes them
+    more_of: str = ""  # title of these flags in the help
     notes: str = ""  # end of the help, behind that of its file
-
-
-def _compare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--all", action="store_true",
-                        help="simulate every point; else, where no algorithms are named and no file is written, those "
-                             "are left out whose lower bound exceeds the times of two others of their size")
-
-
-def _sweep(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--store", type=Path, metavar="FILE",
-                        help="database of finished points (default: FILE with the suffix .db)")
-    parser.add_argument("--status", action="store_true", help="only report progress; compute nothing")
-    parser.add_argument("--retry", action="store_true", help="retry points that could not run")
-    parser.add_argument("--dask", metavar="ADDRESS",
-                        help="compute on the Dask cluster whose scheduler has this address (default: this machine)")
-
-
-def _schedule(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--goal-chunks", type=partial(parsed, "integer"), default=1, metavar="C",
-                        help="messages per transfer in GOAL (default: 1)")
-
-
-def _share(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument_group("tenants").add_argument(
-        "--tenant", action="append", default=[], metavar="TEXT",
-        help='"COLLECTIVE ALGORITHM SIZE", "workload=NAME", "model=NAME" or "job=FILE", then NAME=VALUE: name, start, '
-        "priority (lower is served first), npus or place, form, options; repeatable, added to the tables [[tenant]] of "
-        "--spec",
-    )
-
-
-def _paper(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the results (default: out/NAME)")
 
 
 WARM_PARTS = {
@@ -105,22 +73,12 @@ WARM_PARTS = {
 """Parts of what is compiled, what the commands of README need first: CPU seconds, and what needs it."""
 
 
-def _warm(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("parts", nargs="*", metavar="PART", help="one of the parts below; several may follow")
-    parser.add_argument("--jobs", type=partial(parsed, "integer"), metavar="N",
-                        help="processes that compile (default: as many as there are cores)")
-
-
 def _told_parts() -> str:
     """For the help of `weft warm`."""
     whole = sum(seconds for seconds, _ in WARM_PARTS.values())
     lines = [f"  {name:<9} {seconds:3.1f} s  {what}" for name, (seconds, what) in WARM_PARTS.items()]
     head = f"parts, and what each takes of a core where nothing is compiled, {whole:.0f} s in all:"
     return "\n".join(["\n", head, *lines])
-
-
-def _completion(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"one of {', '.join(SHELLS)}")
 
 
 SIZES = ("sweep.end", "sweep.factor", "sweep.step")
@@ -140,7 +98,9 @@ COMMANDS: dict[str, Command] = {
         uses=("topology", "collective", "model", "sweep", "account", "library", "workload", "training"),
         run_flags=("workers", *RUNS),
         outputs=("json", "csv", "plot", "nccl_json", "tuner"), figures=("comparison", "speed-up", "roofline"),
-        chooses=True, more=_compare,
+        chooses=True, more={"--all": {
+            "action": "store_true", "help": "simulate every point; else, where no algorithms are named and no file is "
+            "written, those are left out whose lower bound exceeds the times of two others of their size"}},
     ),
     "validate": Command(
         help="compare simulated times with closed forms and lower bounds, and explain the difference",
@@ -169,7 +129,14 @@ COMMANDS: dict[str, Command] = {
               "iteration"),
         positional="spec",
         run_flags=("workers", *RUNS), outputs=("json", "export"), chooses=True,
-        more=_sweep,
+        more={
+            "--store": {"type": Path, "metavar": "FILE",
+                        "help": "database of finished points (default: FILE with the suffix .db)"},
+            "--status": {"action": "store_true", "help": "only report progress; compute nothing"},
+            "--retry": {"action": "store_true", "help": "retry points that could not run"},
+            "--dask": {"metavar": "ADDRESS", "help": "compute on the Dask cluster whose scheduler has this address "
+                       "(default: this machine)"},
+        },
     ),
     "bound": Command(
         help="print the least time of a collective on a fabric, an exact fraction, and the bottleneck that proves it",
@@ -212,7 +179,10 @@ COMMANDS: dict[str, Command] = {
             "model.chunks": ("N", "chunks per transfer of all tenants at once, so that none is tried alone: auto is "
                              "for compare (default: 16; 1 where none is a collective, as in weft train)"),
         },
-        outputs=("json", "csv", "perfetto"), more=_share,
+        outputs=("json", "csv", "perfetto"), more_of="tenants", more={"--tenant": {
+            "action": "append", "default": [], "metavar": "TEXT", "help": '"COLLECTIVE ALGORITHM SIZE", '
+            '"workload=NAME", "model=NAME" or "job=FILE", then NAME=VALUE: name, start, priority (lower is served '
+            "first), npus or place, form, options; repeatable, added to the tables [[tenant]] of --spec"}},
     ),
     "trace": Command(
         help="write every chunk on every link, and every computation, as a timeline for Perfetto",
@@ -274,7 +244,8 @@ COMMANDS: dict[str, Command] = {
         uses=("topology", "collective", "sweep", "schedule"), without=SIZES, needs=(FABRIC, "collective.algorithms"),
         outputs=("json", "plot", "goal", "htsim", "ocs_plan", "chakra", "msccl", "mscclpp", "forestcoll", "teccl"),
         figures=("trees", "steps"),
-        more=_schedule,
+        more={"--goal-chunks": {"type": partial(parsed, "integer"), "default": 1, "metavar": "C",
+                                "help": "messages per transfer in GOAL (default: 1)"}},
     ),
     "pool": Command(
         help="stream an array through the slots of an aggregating switch: windows, stragglers, loss, shared slots",
@@ -286,7 +257,8 @@ COMMANDS: dict[str, Command] = {
     "paper": Command(
         help="reproduce a paper's figures and print every published point beside ours",
         needs=("paper.name",),
-        uses=("paper",), positional="paper.name", more=_paper,
+        uses=("paper",), positional="paper.name",
+        more={"--out": {"type": Path, "metavar": "DIR", "help": "folder for the results (default: out/NAME)"}},
     ),
     "report": Command(
         help="write one HTML page, readable offline, from the JSON results of a folder",
@@ -309,11 +281,16 @@ COMMANDS: dict[str, Command] = {
     ),
     "warm": Command(
         help="compile the engine, once for each version and machine; any command does so if needed",
-        outputs=(), more=_warm, notes=_told_parts(),
+        outputs=(), notes=_told_parts(), more={
+            "parts": {"nargs": "*", "metavar": "PART", "help": "one of the parts below; several may follow"},
+            "--jobs": {"type": partial(parsed, "integer"), "metavar": "N",
+                       "help": "processes that compile (default: as many as there are cores)"},
+        },
     ),
     "completion": Command(
         help="print a script that completes commands, flags and names in a shell",
-        outputs=(), more=_completion,
+        outputs=(),
+        more={"shell": {"choices": SHELLS, "metavar": "SHELL", "help": f"one of {', '.join(SHELLS)}"}},
     ),
 }
 """All commands, in the order of the help. A new command is one entry here, one module, and examples."""

@@ -318,7 +318,8 @@ def ranges(spec: Spec, rows: Sequence[Row], *, quick: bool = False) -> list[str]
     alone = ", and of ports that go on alone where ranks wait by default" * any(row.get("alone_s") for row in ranged)
     lines = [f"-x% +y%: range over perturbed runs (rates and starts by 0.1 %, other ties, {nearby}){alone}, where "
              f"wider than 1 %{whose}"] * bool(ranged)
-    if kept := ", ".join(dict.fromkeys(row["algorithm"] for row in ranged if _built_from_rates(row["algorithm"]))):
+    by_rates = {name for name, one in ALGORITHMS.items() if one.built_from_rates}
+    if kept := ", ".join(dict.fromkeys(row["algorithm"] for row in ranged if row["algorithm"] in by_rates)):
         lines.append(f"perturbed runs of {kept} keep the schedule that was built from the rates as they are given")
     lines += [] if quick else cures(spec, rows)
     return lines + [f"no perturbed runs of {names}: {_why_none(spec)}"] * bool(names)
@@ -330,10 +331,6 @@ def _why_none(spec: Spec) -> str:
     if spec.engine != "chunk":
         return f"by the {spec.engine} engine"
     return "they would take long (--spread N asks for N)" if spec.build_faults() is None else "not with faults"
-
-
-def _built_from_rates(name: str) -> bool:
-    return name in ALGORITHMS and ALGORITHMS[name].built_from_rates
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:

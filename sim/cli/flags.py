@@ -3,7 +3,6 @@
 import argparse
 import re
 from collections.abc import Sequence
-from dataclasses import Field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -52,7 +51,6 @@ WRITTEN = (*OUTPUTS, PAGE)
 
 KEPT = ("store", "out")
 """Flags of what a command looks up and adds to: the store of a sweep, the folder of a paper."""
-
 
 GONE = {
     "--threads": "a run takes one core; --workers, where a command has it, does several runs at once",
@@ -171,7 +169,9 @@ def fill(parser: argparse.ArgumentParser, name: str) -> None:
     parser.epilog = end_of_help(name)
     parser.set_defaults(command=name)
     _add_spec(parser, command)
-    command.more(parser)
+    group = parser.add_argument_group(command.more_of) if command.more_of else parser
+    for flag, options in command.more.items():
+        group.add_argument(flag, **options)
     _add_run(parser, command)
     if command.outputs:
         _add_outputs(parser, command)
@@ -215,7 +215,8 @@ def add_key(group: argparse._ActionsContainer, command: Command, section: str, n
         default = ""  # its own help says it
     elif dest == "model.chunks":
         taken, text, default = _chunks(command, taken, text, default)
-    help_text = _help(key, text, default)
+    shown = shown_default(key, default)
+    help_text = f"{text}{f' (default: {shown})' if shown else ''}".replace("%", "%%")
     if dest == command.positional:
         group.add_argument(dest, nargs="*" if kind in REPEATED else "?", metavar=taken, help=help_text)
     elif kind == "flag":
@@ -230,11 +231,6 @@ def add_key(group: argparse._ActionsContainer, command: Command, section: str, n
 def _chunks(command: Command, taken: str, text: str, default: Any) -> tuple[str, str, Any]:
     """Metavar, help and default of `--chunks`: only a command that chooses them takes "auto"."""
     return (taken, text, AUTO) if command.chooses else ("N", text.partition(";")[0], default)
-
-
-def _help(key: Field[Any], text: str, default: Any) -> str:
-    shown = shown_default(key, default)
-    return f"{text}{f' (default: {shown})' if shown else ''}".replace("%", "%%")
 
 
 def _add_run(parser: argparse.ArgumentParser, command: Command) -> None:

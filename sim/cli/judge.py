@@ -109,7 +109,10 @@ def _runs(spec: Spec, files: Sequence[str], refused: dict[str, str], how: How) -
         check_no_library(spec)
         topology = spec.build_topology()
         check_joined(topology)
-        return [run for file in files for run in _on_fabric(spec, topology, file, refused, len(files) == 1, how)]
+        asked, placement = spec.collective.name, filled(spec.measured).placement
+        alone = asked if len(files) == 1 else None
+        return [(table, _fabric_run(spec, topology, table, refused, how)) for file in files for table in read_tables(
+            file, collective=alone, unnamed=asked, n_ranks=topology.n_npus, placement=placement)]
     if spec.judge.known is not None or spec.bound.reducing_switches:
         raise WeftError("--known and --reducing-switches are of fabrics that are no machine: omit them")
     return [run for file in files for run in on_machine(spec, file, len(files) == 1)]
@@ -258,15 +261,6 @@ def _assumed(found: Judgment) -> list[str]:
     """That NICs and links are those of a box that only the name of a GPU suggests."""
     return ["# headers name no NICs or bridges: give --machine, and the verdict is no longer conditional"
             ] if found.condition else []
-
-
-def _on_fabric(
-    spec: Spec, topology: Topology, file: str, refused: dict[str, str], alone: bool, how: How
-) -> list[tuple[Measurements, FabricRun]]:
-    asked = spec.collective.name
-    tables = read_tables(file, collective=asked if alone else None, unnamed=asked, n_ranks=topology.n_npus,
-                         placement=filled(spec.measured).placement)
-    return [(table, _fabric_run(spec, topology, table, refused, how)) for table in tables]
 
 
 def _fabric_run(spec: Spec, topology: Topology, measured: Measurements, refused: dict[str, str], how: How) -> FabricRun:

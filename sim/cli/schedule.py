@@ -77,8 +77,15 @@ def _traces(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[tu
 
 def _exports(arguments: argparse.Namespace, spec: Spec, schedules: list[Schedule]) -> list[tuple[str, str]]:
     """File names of foreign formats, and their contents."""
-    formats = "goal", "htsim", "ocs_plan", "msccl", "mscclpp", "forestcoll", "teccl"
-    if not any(getattr(arguments, name) for name in formats):
+    writers: dict[str, Callable[[Schedule], str]] = {
+        "goal": lambda one: schedule_to_goal(one, arguments.goal_chunks), "htsim": to_htsim,
+        "forestcoll": to_forestcoll, "teccl": to_teccl,
+        "ocs_plan": lambda one: to_ocs_plan(planned(one, Model(chunks=1), policy=EVERY_STEP)),
+        "mscclpp": lambda one: _program(arguments, spec, one, to_mscclpp),
+        "msccl": lambda one: _program(arguments, spec, one, to_msccl),
+    }
+    asked = [(where, write) for name, write in writers.items() if (where := getattr(arguments, name))]
+    if not asked:
         return []
     if len(schedules) != 1:
         names = ", ".join(schedule.name for schedule in schedules)
@@ -86,21 +93,7 @@ def _exports(arguments: argparse.Namespace, spec: Spec, schedules: list[Schedule
             "--goal, --htsim, --ocs-plan, --msccl, --mscclpp, --forestcoll and --teccl hold one schedule, and here are "
             f"{names}: name one algorithm and --form"
         )
-    texts = []
-    if arguments.goal:
-        texts.append((arguments.goal, schedule_to_goal(schedules[0], arguments.goal_chunks)))
-    if arguments.htsim:
-        texts.append((arguments.htsim, to_htsim(schedules[0])))
-    for name, write in (("forestcoll", to_forestcoll), ("teccl", to_teccl)):
-        if where := getattr(arguments, name):
-            texts.append((where, write(schedules[0])))
-    if arguments.ocs_plan:
-        texts.append((arguments.ocs_plan, to_ocs_plan(planned(schedules[0], Model(chunks=1), policy=EVERY_STEP))))
-    if arguments.mscclpp:
-        texts.append((arguments.mscclpp, _program(arguments, spec, schedules[0], to_mscclpp)))
-    if arguments.msccl:
-        texts.append((arguments.msccl, _program(arguments, spec, schedules[0], to_msccl)))
-    return texts
+    return [(where, write(schedules[0])) for where, write in asked]
 
 
 def _program(

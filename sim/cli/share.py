@@ -382,16 +382,13 @@ def _spec_of(table: Mapping[str, Any], keys: Mapping[str, tuple[str, str]]) -> S
             raise WeftError(f"unknown key {told(key)}; accepted are {', '.join([*EVERY, *keys, 'algorithm'])}")
         section, name = keys[key]
         kind = KINDS[keys_of(section)[name].metadata["kind"]]
+        if kind.parse is str and not isinstance(value, bool):  # a number in TOML, such as active_chunks = 4
+            value = str(value)
         try:
-            sections[section][name] = kind.parse(value) if isinstance(value, str) else _as_text(kind.parse, value)
+            sections[section][name] = kind.parse(value) if isinstance(value, str) else value
         except ValueError:
             raise WeftError(f"{key} is {told(value)}: {kind.wanted}") from None
     return Spec.from_dict(sections, "tenant")
-
-
-def _as_text(parse: Callable[[str], Any], value: Any) -> Any:
-    """A number in TOML for a key that takes text, such as active_chunks = 4, becomes text."""
-    return str(value) if parse is str and not isinstance(value, bool) else value
 
 
 Make = Callable[[dict[str, Any], Topology, Machine | None, Sequence[int] | None], Made]

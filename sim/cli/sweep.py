@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from sim.cli.asked import changes_of, check_apart, check_used, sections_of
 from sim.cli.flags import how, refuse_how
 from sim.cli.output import STANDARD_OUTPUT, say, write_text, write_whole
-from sim.cli.progress import Steps, progress
+from sim.cli.progress import progress
 from sim.faults.plan import FaultPlan
 from sim.study.file import Sweep, points_of
 from sim.study.key import Keyed, keyed
@@ -99,22 +99,7 @@ def compute(swept: Keyed, store: Store, arguments: argparse.Namespace) -> Tally:
     if arguments.retry:
         store.forget(key for key in keys if known.get(key) is not None)
         known = store.reasons()
-    with progress(NAME, len(keys - known.keys()), arguments.quiet) as steps:
-        try:
-            if not arguments.dask:
-                here = {"workers": arguments.workers, "progress": steps.within}
-                return run_sweep(swept.distinct, store, done=_teller(steps), **here)
-            with dask_executor(arguments.dask) as (executor, threads):
-                in_flight = IN_FLIGHT * threads
-                return run_sweep(swept.distinct, store, executor, done=_teller(steps), in_flight=in_flight)
-        except KeyboardInterrupt:
-            kept = len(keys & store.reasons().keys())
-            raise WeftError(
-                f"interrupted: {kept:,} of {counted(len(keys), 'point')} are in {store.path}; run it again to go on"
-            ) from None
 
-
-def _teller(steps: Steps) -> Callable[[Task, Finished | str | None], None]:
     def tell(task: Task, point: Finished | str | None) -> None:
         if point is None:
             said = "computed by another process"
@@ -124,7 +109,19 @@ def _teller(steps: Steps) -> Callable[[Task, Finished | str | None], None]:
             said = "cannot run" if point.row is None else time_text(point.row["time_s"])
         steps.advance(f"{_named(task)}: {said}")
 
-    return tell
+    with progress(NAME, len(keys - known.keys()), arguments.quiet) as steps:
+        try:
+            if not arguments.dask:
+                here = {"workers": arguments.workers, "progress": steps.within}
+                return run_sweep(swept.distinct, store, done=tell, **here)
+            with dask_executor(arguments.dask) as (executor, threads):
+                in_flight = IN_FLIGHT * threads
+                return run_sweep(swept.distinct, store, executor, done=tell, in_flight=in_flight)
+        except KeyboardInterrupt:
+            kept = len(keys & store.reasons().keys())
+            raise WeftError(
+                f"interrupted: {kept:,} of {counted(len(keys), 'point')} are in {store.path}; run it again to go on"
+            ) from None
 
 
 def _named(task: Task) -> str:

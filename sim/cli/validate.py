@@ -21,7 +21,7 @@ from sim.study.deciding import deciding_alone
 from sim.study.keys import MeasuredKeys, filled
 from sim.study.points import Task, range_of, simulate_point
 from sim.study.spec import Spec
-from sim.study.tables import Row, aligned, links_csv, range_words, spent, time_text
+from sim.study.tables import Row, aligned, links_csv, named, range_words, spent, time_text
 from sim.study.validation import MOST_FLOWS, Validation, validate
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
@@ -76,7 +76,7 @@ def errors(rows: Sequence[Mapping[str, Any]], measured: Measurements) -> list[st
     table = [["size", "algorithm", "measured", "simulated", "error"]]
     table += [
         [
-            format_size(row["size_bytes"]), _form(row), time_text(row["measured_s"]),
+            format_size(row["size_bytes"]), named(row), time_text(row["measured_s"]),
             time_text(row["time_s"]), f"{row['error']:+.1%}",
         ]
         for row in rows
@@ -89,10 +89,6 @@ def errors(rows: Sequence[Mapping[str, Any]], measured: Measurements) -> list[st
             f"# {name}: mean error {mean_error(own):.1%}, a factor of {geometric_error(own):.3f} in the geometric mean"
         )
     return lines
-
-
-def _form(row: Mapping[str, Any]) -> str:
-    return f"{row['algorithm']} ({row['form']})" if row["form"] else str(row["algorithm"])
 
 
 def _validations(

@@ -42,7 +42,8 @@ def expected(setting: Setting, size_bytes: int) -> Expected:
 
 def chosen(setting: Setting, size_bytes: int) -> Candidate:
     """The candidate that the library believes to be the fastest."""
-    return min(candidates(setting), key=lambda one: _believed_us(setting, one, size_bytes))
+    return min(candidates(setting), key=lambda one:
+               one.believed_us + size_bytes / (one.believed_GBps * _dip(one, size_bytes)) / 1e3)
 
 
 def timed(setting: Setting, one: Candidate, size_bytes: int) -> Expected:
@@ -105,10 +106,6 @@ def _ramp_us(setting: Setting, one: Candidate, size_bytes: int) -> float:
     gpu = setting.machine.gpu
     factor = setting.reached.multicast_ramp if one.algorithm == "NVLS" else 1.0
     return factor * (gpu.ramp if one.protocol == "Simple" else gpu.ramp_ll128) * 1e6 * math.sqrt(size_bytes / MIB)
-
-
-def _believed_us(setting: Setting, one: Candidate, size_bytes: int) -> float:
-    return one.believed_us + size_bytes / (one.believed_GBps * _dip(one, size_bytes)) / 1e3
 
 
 def _dip(one: Candidate, size_bytes: int) -> float:

@@ -255,7 +255,8 @@ def _every(setting: Setting) -> Iterator[Candidate]:
         yield Candidate(SENDRECV, "Simple", *messages(setting), 0.0, 1.0)
         return
     views, nodes = _views(setting), setting.nodes
-    protocols = PROTOCOLS if _ll128(setting) else ("LL", "Simple")
+    known = setting.machine.gpu.architecture != "blackwell" or setting.version >= _BLACKWELL
+    protocols = PROTOCOLS if known and (nodes == 1 or setting.machine.nic.ll128) else ("LL", "Simple")
     rooted, both = setting.collective in ROOTED, setting.collective == "all-reduce"
     hops, message = _ring_hops(setting), 1.0 if rooted else 1 / setting.n
     for protocol in protocols:
@@ -277,11 +278,6 @@ def _every(setting: Setting) -> Iterator[Candidate]:
     elif setting.gpus == 1 and setting.version >= _PAT and not rooted:
         (own, rate), believed = (_pat(setting, view) for view in views)
         yield Candidate("PAT", "Simple", own, rate, *believed)
-
-
-def _ll128(setting: Setting) -> bool:
-    known = setting.machine.gpu.architecture != "blackwell" or setting.version >= _BLACKWELL
-    return known and (setting.nodes == 1 or setting.machine.nic.ll128)
 
 
 def ll_GBps(setting: Setting, known: Mapping[str, Any] | None = None) -> float:

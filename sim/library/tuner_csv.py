@@ -20,7 +20,6 @@ _NAMES = {
     "Ring": "ring", "Tree": "tree", "NVLS": "nvls", "NVLSTree": "nvls_tree", "CollNet": "collnet_direct", "PAT": "pat",
 }
 
-
 TUNED = ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce")
 
 SAMPLES = 16

@@ -52,7 +52,6 @@ BELIEVED = (0.2, 1.0)
 """How far a constant may be from that of the profile, a rate and a time in their units: as much as one measured size
 says, so it decides only what the tables leave open, such as rates from small messages."""
 
-
 POOR = 0.25
 """Median error from which a profile does not describe the tables: those of public tables are at 8 %."""
 
@@ -201,35 +200,22 @@ def _fit(start: Machine, tables: Sequence[Table]) -> tuple[list[Constant], Machi
         return _errors(at(x), tables)
 
     held = NOISE / np.array([BELIEVED[one.time] for one in chosen])
-
-    def with_belief(x: F64) -> F64:
-        return np.concatenate((residuals(x), held * x))
-
     lowest = [-one.of(start) / UNIT_S - 1e-9 if one.time else LOWEST for one in chosen]
 
     def solved(x: F64) -> Any:
         return least_squares(
-            with_belief, x, bounds=(lowest, np.inf), loss="soft_l1", f_scale=NOISE, diff_step=0.02, x_scale=0.1,
+            lambda x: np.concatenate((residuals(x), held * x)), x, bounds=(lowest, np.inf), loss="soft_l1",
+            f_scale=NOISE, diff_step=0.02, x_scale=0.1,
         )
-
-    def slopes(x: F64) -> F64:
-        return np.stack([
-            (residuals(x + 0.02 * unit) - residuals(x - 0.02 * unit)) / 0.04 for unit in np.eye(len(chosen))
-        ], axis=1)
 
     starts = [np.zeros(len(chosen))] + [np.array(
         [-AWAY * (other is one) for other in chosen]) for one in chosen if one.key == "reached"]
     found = min((solved(start_at) for start_at in starts), key=lambda one: float(one.cost))
-    slope = slopes(found.x)
-    felt = ~_flat(slope)
+    steps = 0.02 * np.eye(len(chosen))
+    slope = np.stack([(residuals(found.x + one) - residuals(found.x - one)) / 0.04 for one in steps], axis=1)
+    felt = np.sqrt(np.mean(slope**2, axis=0)) > NO_EFFECT  # others are without effect on any of the times
     kept = np.where(felt, found.x, 0.0)
     return [one for one, has in zip(chosen, felt, strict=True) if has], at(kept), slope[:, felt], residuals(kept)
-
-
-def _flat(slopes: F64) -> npt.NDArray[np.bool_]:
-    """Constants without effect on any of the times."""
-    flat: npt.NDArray[np.bool_] = np.sqrt(np.mean(slopes**2, axis=0)) <= NO_EFFECT
-    return flat
 
 
 def _left_out(start: Machine, tables: Sequence[Table]) -> dict[str, float]:

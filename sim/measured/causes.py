@@ -118,7 +118,6 @@ slot)."""
 SHARED, MOST_OF_SHARED = Prior(math.log(0.45), 0.2), 0.55
 """Share of a link on which two flows meet: half, or less where they disturb each other."""
 
-
 HOST_COPIES = Prior(math.log(0.35), 0.35)
 """Share of the NICs that copies through host memory leave: a guess, wide enough for 10 to 20 GB/s of 400 Gb/s ports."""
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -386,29 +386,30 @@ def _fitted(one: Curve, run: FabricRun) -> Fit:
     unit = _delay_s(one, float(measured[0]))
     free_latency, free_shares = "latency" not in run.known, "bandwidth" not in run.known
     priors = (_WIDE,) * free_latency + (_WIDE,) * (n_classes * free_shares)
+    nominal = (1.0,) * n_classes
 
-    def meaning(x: F64) -> tuple[float, tuple[float, ...]]:
+    def meaning(x: F64) -> tuple[float, ...]:  # the latency of a transfer, and the share of each class
         delay = float(np.exp(x[0])) * unit if free_latency else 0.0
-        return delay, tuple(np.exp(x[len(x) - n_classes:]).tolist()) if free_shares else (1.0,) * n_classes
+        return delay, *(np.exp(x[len(x) - n_classes:]).tolist() if free_shares else nominal)
 
     x = np.array([prior.center for prior in priors], np.float64)
-    found = Fitted(x, x, priors, np.log(one.times_s(*_flat(meaning(x))) / measured), 0.0)
+    found = Fitted(x, x, priors, np.log(one.times_s(*meaning(x)) / measured), 0.0)
     for turn in range(_TURNS if priors else 0):
-        line = _Line(one, *meaning(found.x), wide=turn == 0)
+        line = _Line(one, meaning, found.x, wide=turn == 0)
         noise = 0.1
         for _ in range(3):  # the noise is that of the errors themselves
-            found = fit(partial(_along, line, meaning), measured, priors, noise)
-            noise = _noise(found.residuals, len(priors))
-    delay, shares = meaning(found.x)
+            found = fit(line, measured, priors, noise)
+            usual = _usual(found.residuals)
+            noise = max(math.sqrt(float(usual @ usual) / max(usual.size - len(priors), 1)), _LEAST_NOISE)
+    delay, *shares = meaning(found.x)
     delay = round(delay * 1e12) / 1e12
     times = one.times_s(delay, *shares)
     usual = _usual(np.log(times / measured))
     at, spare = int(free_latency), len(usual) - len(priors)
-    nominal = (1.0,) * n_classes
     each = [found.interval(at + place, spare) if free_shares else Interval(1.0, 1.0, 1.0) for place in range(n_classes)]
     return Fit(
         one.name,
-        _scaled(found.interval(0, spare), unit) if free_latency else Interval(0.0, 0.0, 0.0),
+        Interval(*(end * unit for end in found.interval(0, spare))) if free_latency else Interval(0.0, 0.0, 0.0),
         tuple(each),
         (not free_latency or found.determined(0),
          *(not free_shares or found.determined(at + place) for place in range(n_classes))),
@@ -423,19 +424,6 @@ def _usual(error: F64) -> F64:
     return found
 
 
-def _noise(error: F64, n_parameters: int) -> float:
-    usual = _usual(error)
-    return max(math.sqrt(float(usual @ usual) / max(usual.size - n_parameters, 1)), _LEAST_NOISE)
-
-
-def _flat(parameters: tuple[float, tuple[float, ...]]) -> tuple[float, ...]:
-    return parameters[0], *parameters[1]
-
-
-def _scaled(interval: Interval, unit: float) -> Interval:
-    return Interval(*(end * unit for end in interval))
-
-
 def _delay_s(one: Curve, first_s: float) -> float:
     """A latency per transfer that explains the smallest size; the fit starts there."""
     unit = 1e-6
@@ -444,14 +432,12 @@ def _delay_s(one: Curve, first_s: float) -> float:
     return float(max((first_s - bare) / transfers, 1e-8))
 
 
-def _along(line: "_Line", meaning: Callable[[F64], tuple[float, tuple[float, ...]]], x: F64) -> F64:
-    return line(*meaning(x))
-
-
 class _Line:
     """Times that are linear in the delay and in the time per byte of each class, through simulations at one place."""
 
-    def __init__(self, one: Curve, delay_s: float, shares: tuple[float, ...], *, wide: bool) -> None:
+    def __init__(self, one: Curve, meaning: Callable[[F64], tuple[float, ...]], x: F64, wide: bool) -> None:
+        self.meaning = meaning
+        delay_s, *shares = meaning(x)
         width = 0.5 if wide else 0.1
         self.delay, self.slowness = delay_s, 1 / np.array(shares)
         self.middle = one.times_s(delay_s, *shares)
@@ -463,7 +449,8 @@ class _Line:
             slopes.append((one.times_s(delay_s, *slower) - self.middle) / (width / share))
         self.by_slowness = np.stack(slopes, axis=1)
 
-    def __call__(self, delay_s: float, shares: tuple[float, ...]) -> F64:
+    def __call__(self, x: F64) -> F64:
+        delay_s, *shares = self.meaning(x)
         moved = self.by_delay * (delay_s - self.delay) + self.by_slowness @ (1 / np.array(shares) - self.slowness)
         found: F64 = np.maximum(self.middle + moved, 0.01 * self.middle)
         return found

@@ -80,16 +80,11 @@ def _swallowed(words: Sequence[str], n: int) -> str:
 SHORT = {"allr": "all_reduce", "allg": "all_gather", "redsct": "reduce_scatter"}
 TIME = "time:avg(us)"
 
-_HEAD = re.compile(r"\s*size\(B\)\s+count\(elems\)\s")
+NCCOM_HEAD = re.compile(r"\s*size\(B\)\s+count\(elems\)\s")
 _COMMAND = re.compile(r"\bnccom-test\s+(\S.*)")
 _WORKERS = re.compile(r"(?:^|\s)(?:-r|--nworkers)[ =](\d{1,7})\b")
 _NODES = re.compile(r"(?:^|\s)(?:-N|--nnodes)[ =](\d{1,7})\b")
 _GROUPS = re.compile(r"--(?:data-parallel-dimension|custom-replica-group)")
-
-
-def is_nccom(lines: Sequence[str]) -> bool:
-    """Whether the head of a table of nccom-test is there."""
-    return any(_HEAD.match(line) for line in lines)
 
 
 def nccom_text(lines: Sequence[str], name: str, placement: str, asked: str | None, n_ranks: int | None) -> Measurements:
@@ -101,7 +96,7 @@ def nccom_text(lines: Sequence[str], name: str, placement: str, asked: str | Non
     if said and test is None:
         raise WeftError(f"{name}: nccom-test {said[:80]} is of no collective that is known: {', '.join(NCCL_TESTS)}")
     kind, ranks, nodes = NCCL_TESTS.get(test or ""), _WORKERS.search(said), _NODES.search(said)
-    plain = [_head(line) if _HEAD.match(line) else "" if _COMMAND.search(line) else line for line in lines]
+    plain = [_head(line) if NCCOM_HEAD.match(line) else "" if _COMMAND.search(line) else line for line in lines]
     n = int(ranks[1]) if ranks else None
     found = nccl_text(plain, name, placement, kind or asked, n or n_ranks)
     return replace(found, collective=kind, n_ranks=n, hosts=int(nodes[1]) if nodes else None)

@@ -89,11 +89,6 @@ class _Text:
     notes: list[str] = field(default_factory=list)
 
 
-def is_head(line: str) -> bool:
-    """Whether a line names the columns of a table."""
-    return column_count(line) > 0
-
-
 def column_count(line: str) -> int:
     """How many columns of a table a line names; 0 if it is no header."""
     columns = tuple(name for name, _ in _columns(line))
@@ -185,9 +180,13 @@ def _read(lines: Sequence[str], name: str) -> _Text:
         found.version = found.version or _version_of(line)
         if not found.failed and (failed := _FAILED.search(line)):
             found.failed = failed[0][:80]
-        if is_head(line):
+        if column_count(line):
             named_with_units = _columns(line)
-            found.columns, over = _header(tuple(name for name, _ in named_with_units), where)
+            found.columns = tuple(name for name, _ in named_with_units)
+            if not set(_TIMED) & set(found.columns):
+                raise WeftError(f"{where} has no column time, algbw or busbw")
+            # each has one word, like the others; "cputime" is none of the collective, whose rate stands beside it
+            over = dict.fromkeys(one for one in found.columns if one not in _COLUMNS and not one.startswith("i_"))
             found.scales = [scale(name, unit, where) if unit and name in _MEASURED else 1.0
                             for name, unit in named_with_units]
             if over and (said := f"columns that are passed over: {', '.join(over)}") not in found.notes:
@@ -238,17 +237,6 @@ def _under(found: _Text, line: str, where: str) -> None:
             found.scales[at] = scale(found.columns[at], unit, where)
     elif not {*units} <= {"B", "us", "GB/s"}:
         raise WeftError(f"{where}: {len(units)} units ({', '.join(units)}) below {len(places)} columns that have one")
-
-
-def _header(columns: tuple[str, ...], where: str) -> tuple[tuple[str, ...], list[str]]:
-    """The columns that a header names, and those of them that are not known: each has one word, like the others.
-
-    "cputime" is none of the collective, whose rate stands beside it.
-    """
-    if not set(_TIMED) & set(columns):
-        raise WeftError(f"{where} has no column time, algbw or busbw")
-    over = [column for column in columns if column not in _COLUMNS and not column.startswith("i_")]
-    return columns, list(dict.fromkeys(over))
 
 
 def _comment(found: _Text, line: str, where: str) -> None:

@@ -15,10 +15,11 @@ from typing import Any
 
 from collectives.core.collective import COLLECTIVES
 from collectives.core.collective import collective as named
-from sim.measured.nccl_log import is_nccom, lines_of_json, nccom_text, past_log
+from sim.measured.nccl_log import NCCOM_HEAD, lines_of_json, nccom_text, past_log
 from sim.measured.nccl_text import (
     NCCL_TESTS,
     collective_of_args,
+    column_count,
     is_end,
     is_rank,
     is_row,
@@ -26,7 +27,6 @@ from sim.measured.nccl_text import (
     one_group,
     version_of_code,
 )
-from sim.measured.nccl_text import is_head as is_nccl
 from sim.measured.points import PLACEMENTS, Measurements, measured, scale
 from topologies.checks import WeftError, checked, choice
 from topologies.text.input_text import STANDARD_INPUT, read_input
@@ -142,13 +142,14 @@ def _text(
     lines: Sequence[str], name: str, placement: str, asked: str | None, n_ranks: int | None, guess: int | None
 ) -> Measurements:
     ran = next((int(found[1]) for found in map(_LAUNCHED.search, lines) if found), None)
-    if is_osu(lines):
+    osu, imb, hccl, nccom = (any(map(head.match, lines)) for head in (_OSU_TITLE, _IMB_HEAD, _HCCL_HEAD, NCCOM_HEAD))
+    if osu:
         return replace(osu_text(lines, name, ran or n_ranks or guess), n_ranks=ran)
-    if is_imb(lines):
+    if imb:
         return imb_text(lines, name)
-    if is_hccl(lines):
+    if hccl:
         return replace(hccl_text(lines, name, asked), n_ranks=ran)
-    if is_nccom(lines):
+    if nccom:
         return nccom_text(lines, name, placement, asked, n_ranks or guess)
     return nccl_text(lines, name, placement, asked, n_ranks or guess)
 
@@ -158,7 +159,7 @@ def _split(lines: Sequence[str]) -> tuple[list[list[str]], list[int]]:
     ends the one before it; one whose header lists no ranks has those of the one before. And lines of heads without
     rows."""
     heads = [at for at, line in enumerate(lines)
-             if is_nccl(line) or any(known([line]) for known in (is_hccl, is_osu, is_imb))]
+             if column_count(line) or any(head.match(line) for head in (_HCCL_HEAD, _OSU_TITLE, _IMB_HEAD))]
     ends = [at for at, line in enumerate(lines) if is_row(line) or is_end(line)]
     cuts = [0]
     for before, head in pairwise(heads):
@@ -332,16 +333,6 @@ _HCCL_TIME = re.compile(r"ave?g_time\(([^)]*)\):")
 """As the program prints it, and as its manual spells it."""
 
 
-def is_osu(lines: Sequence[str]) -> bool:
-    """Whether a title of OSU is there."""
-    return any(_OSU_TITLE.match(line) for line in lines)
-
-
-def is_hccl(lines: Sequence[str]) -> bool:
-    """Whether the head of a table of hccl_test is there."""
-    return any(_HCCL_HEAD.match(line) for line in lines)
-
-
 def hccl_text(lines: Sequence[str], name: str, collective: str | None) -> Measurements:
     """Columns are found by their names."""
     columns: list[str] = []
@@ -412,11 +403,6 @@ IMB_TESTS = {
 _IMB_TEST = re.compile(r"^#\s*Benchmarking\s+(\w+)")
 _IMB_RANKS = re.compile(r"^#\s*#processes\s*=\s*(\d+)")
 _IMB_HEAD = re.compile(r"^#bytes\s+#repetitions\s")
-
-
-def is_imb(lines: Sequence[str]) -> bool:
-    """Whether the head of a table of IMB is there."""
-    return any(_IMB_HEAD.match(line) for line in lines)
 
 
 def imb_text(lines: Sequence[str], name: str) -> Measurements:

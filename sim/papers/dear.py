@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-from sim.papers.tables import Left, md_table
+from sim.papers.tables import Left, md_table, read_published
 from sim.program.model import Model
 from sim.simulation import simulate
 from sim.study.tables import aligned
@@ -308,43 +308,8 @@ def densenet201() -> NeuralNetwork:
 def inceptionv4() -> NeuralNetwork:
     """Inception-v4: a stem, 4 + 7 + 3 inception blocks with two reductions between."""
     operators = [
-        convolution(f"{stage}_{number}", *shape) for stage, shapes in _inception_stages()
-        for number, shape in enumerate(shapes)
+        convolution(f"{stage}_{number}", *shape) for alike in read_published("dear")["inception_v4"]
+        for stage in alike["stages"] for number, shape in enumerate(alike["convolutions"])
     ]
     operators.append(linear("classifier", 1536, CLASSES))
     return NeuralNetwork("inception-v4", "image", tuple(operators), "C. Szegedy et al., AAAI 2017, figures 3 to 9")
-
-
-_Shape = tuple[int, int, int, int]
-"""Channels in and out, positions of the kernel, side of the output."""
-
-
-def _inception_stages() -> Iterator[tuple[str, list[_Shape]]]:
-    yield "stem", [
-        (3, 32, 9, 111), (32, 32, 9, 109), (32, 64, 9, 109), (64, 96, 9, 54),
-        (160, 64, 1, 54), (64, 96, 9, 52),
-        (160, 64, 1, 54), (64, 64, 7, 54), (64, 64, 7, 54), (64, 96, 9, 52),
-        (192, 192, 9, 25),
-    ]
-    for block in range(1, 5):
-        yield f"a{block}", [
-            (384, 96, 1, 25), (384, 64, 1, 25), (64, 96, 9, 25),
-            (384, 64, 1, 25), (64, 96, 9, 25), (96, 96, 9, 25), (384, 96, 1, 25),
-        ]
-    yield "reduction_a", [(384, 384, 9, 12), (384, 192, 1, 25), (192, 224, 9, 25), (224, 256, 9, 12)]
-    for block in range(1, 8):
-        yield f"b{block}", [
-            (1024, 384, 1, 12), (1024, 192, 1, 12), (192, 224, 7, 12), (224, 256, 7, 12),
-            (1024, 192, 1, 12), (192, 192, 7, 12), (192, 224, 7, 12), (224, 224, 7, 12), (224, 256, 7, 12),
-            (1024, 128, 1, 12),
-        ]
-    yield "reduction_b", [
-        (1024, 192, 1, 12), (192, 192, 9, 5),
-        (1024, 256, 1, 12), (256, 256, 7, 12), (256, 320, 7, 12), (320, 320, 9, 5),
-    ]
-    for block in range(1, 4):
-        yield f"c{block}", [
-            (1536, 256, 1, 5), (1536, 384, 1, 5), (384, 256, 3, 5), (384, 256, 3, 5),
-            (1536, 384, 1, 5), (384, 448, 3, 5), (448, 512, 3, 5), (512, 256, 3, 5), (512, 256, 3, 5),
-            (1536, 256, 1, 5),
-        ]

@@ -1,7 +1,7 @@
 """LIBRA (Won et al., ISPASS'24): the published splits, and what a design gains over equal bandwidths, simulated too."""
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from sim.analytic.libra import Placed, iteration_time
 from sim.optimizer.design import Design, design_analytic, design_simulated
 from sim.optimizer.network import Network, read_any_network
 from sim.optimizer.programs import iteration_objective
-from sim.papers.tables import Left, md_table
+from sim.papers.tables import Left, md_table, read_published
 from sim.plots.lines import OTHERS
 from sim.plots.style import REFERENCE, WIDE, figure, heading, legend
 from workloads.compute import LIBRA_AS_SHIPPED
@@ -114,19 +114,8 @@ class Published(NamedTuple):
     split: tuple[float, ...]
 
 
-SPLITS: Mapping[tuple[str, str], tuple[tuple[float, ...], ...]] = {
-    ("2D-1K", "time"): ((87.58, 12.42), (81.92, 18.08), (87.18, 12.82), (84.48, 15.52)),
-    ("2D-1K", "time-cost"): ((98.46, 1.54), (96.59, 3.41), (92.22, 7.78)),
-    ("3D-1K", "time"): ((87.55, 10.96, 1.49), (81.92, 13.77, 4.31), (78.06, 9.76, 12.18), (80.95, 10.80, 8.25)),
-    ("3D-1K", "time-cost"): ((49.51, 49.96, 0.53), (92.46, 6.61, 0.93), (87.18, 10.91, 1.91)),
-    ("4D-1K", "time"): ((50.03, 43.77, 5.49, 0.71), (43.96, 38.47, 15.62, 1.95), (44.28, 38.74, 4.85, 12.14),
-                        (43.09, 37.71, 11.25, 7.95)),
-    ("4D-1K", "time-cost"): ((87.44, 11.02, 1.39, 0.16), (58.91, 36.65, 3.96, 0.48), (49.57, 43.36, 5.42, 1.65)),
-}
-PUBLISHED = tuple(
-    Published(network, name, goal, split) for (network, goal), splits in SPLITS.items()
-    for name, split in zip((*TRANSFORMERS, "group"), splits, strict=False)
-)
+PUBLISHED = tuple(Published(network, name, goal, tuple(split))
+                  for network, name, goal, split in read_published("libra")["splits"])
 """Data of the 2022 artifact; "group" are the three transformers with equal weights."""
 
 

@@ -225,7 +225,6 @@ PUBLISHED = Path(__file__).parent / "data" / "optics_published.csv"
 mixnet-project.github.io; planes, GUIBL1/overlap4ocs and optima of its model; steps, STyGIANet/Harvest; waste,
 stepfun-ai/InfiniteHBD-Trace."""
 
-
 Value = tuple[str, tuple[str, ...], str, str]
 """Set, case, value and unit."""
 

@@ -18,7 +18,7 @@ from collectives.trees.transitive import root_trees
 from sim.analytic.cut_bound import cut_bound
 from sim.library.expected import expected, timed
 from sim.library.tuner import Setting, candidates
-from sim.papers.tables import Left, Row, as_text, md_table
+from sim.papers.tables import Left, Row, as_text, md_table, read_published
 from sim.plots.lines import OTHERS
 from sim.plots.style import REFERENCE, WIDE, figure, heading, legend, lines_of, sizes_axis
 from sim.simulation import simulate
@@ -72,14 +72,7 @@ LEAST_CHUNK_BYTES = 256
 """Smallest part of a shard in the search for the best number of chunks."""
 
 RAN_SIZES = tuple(2**power for power in (20, 22, 24, 26, 28, 30, 33))
-RAN: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
-    "all-gather": ((13.07, 38.02, 92.58, 172.82, 218.23, 247.02, 263.27),
-                   (6.95, 25.64, 66.88, 104.74, 169.48, 188.34, 199.28)),
-    "reduce-scatter": ((9.24, 28.52, 72.51, 144.59, 215.98, 246.93, 261.92),
-                       (6.89, 25.33, 66.52, 105.45, 173.54, 192.05, 201.28)),
-    "all-reduce": ((5.75, 16.40, 41.39, 87.94, 114.22, 122.15, 125.05),
-                   (9.38, 26.19, 53.37, 71.52, 90.56, 97.45, 100.99)),
-}
+RAN: dict[str, list[list[float]]] = read_published("pipeline")["ran"]
 """ForestColl's own runs on two boxes of 8 A100-SXM4-80GB with a NIC of 200 Gb/s a GPU (liangyuRain/mscclpp-public,
 branch msr, January 2024): algbw in GB/s of one tree a root as MSCCL XML, and of NCCL 2.12.12 with all its protocols."""
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.papers.tables import Row
+from sim.papers.tables import Row, read_published
 from sim.simulation import simulate
 from topologies import Topology, from_spec
 from topologies.boxes import boxes_apart
@@ -58,12 +58,7 @@ SKEW, DRAWS, SWITCHING_S = 0.6, 8, 0.025
 Skew = float | None
 """An exponent; None: what the simulator has as an example, below."""
 
-EXAMPLE = (
-    (9810, 5338, 1231, 3042, 4452, 2004, 841, 6050), (9278, 6282, 839, 3722, 3821, 2903, 909, 5014),
-    (10684, 5165, 1044, 2634, 4344, 3333, 675, 4889), (10897, 5629, 1086, 2114, 2762, 3463, 1059, 5758),
-    (8684, 5666, 1046, 3955, 4334, 2952, 944, 5187), (8361, 5908, 777, 3043, 3984, 3422, 897, 6376),
-    (10208, 5507, 1117, 4148, 3967, 3119, 904, 3798), (9781, 5211, 902, 3343, 4289, 2839, 1008, 5395),
-)
+EXAMPLE: list[list[int]] = read_published("regions")["example"]
 """Tokens of eight ranks for eight experts (src/clos/datacenter/mixnet.cpp of [2]_, in a function without a call)."""
 
 RATES = (100, 200, 400, 800)

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from collectives import build
-from sim.papers.tables import Left, as_text, md_table
+from sim.papers.tables import Left, as_text, md_table, read_published
 from sim.simulation import simulate
 from topologies import ring, switch
 from topologies.units import bytes_per_s, format_rate
@@ -147,23 +147,15 @@ class Graph(NamedTuple):
     published: Mapping[str, Mapping[int, float]]  # by algorithm and sockets, s
 
 
+def _by_sockets(times: Mapping[str, float]) -> dict[int, float]:
+    return {int(sockets): time for sockets, time in times.items()}
+
+
 GRAPHS = {
-    "Reddit": Graph(0.232965, (602, 16), 41, 0.62, {2: 1.75, 4: 2.94, 8: 4.66, 16: 6.93}, {
-        "cd-0": {2: 0.84, 4: 0.96, 8: 0.79, 16: 0.63}, "cd-5": {2: 0.55, 4: 0.51, 8: 0.43, 16: 0.30},
-        "0c": {2: 0.49, 4: 0.43, 8: 0.32, 16: 0.21}}),
-    "Products": Graph(2.449029, (100, 256, 256), 47, 11.0, {
-        2: 1.49, 4: 2.16, 8: 2.98, 16: 3.90, 32: 4.85, 64: 5.74}, {
-        "cd-0": {2: 7.6, 4: 6.7, 8: 5.1, 16: 3.53, 32: 2.31, 64: 1.75},
-        "cd-5": {2: 5.9, 4: 4.2, 8: 2.94, 16: 1.88, 32: 1.50, 64: 1.11},
-        "0c": {2: 5.1, 4: 3.3, 8: 2.05, 16: 1.24, 32: 0.77, 64: 0.68}}),
-    "Proteins": Graph(8.745542, (128, 256, 256), 256, 100.0, {  # widths behind the first assumed
-        2: 1.33, 4: 1.65, 8: 1.91, 16: 2.11, 32: 2.27, 64: 2.37}, {
-        "cd-0": {2: 52.7, 4: 29.2, 8: 15.7, 16: 8.3, 32: 4.46, 64: 2.64},
-        "cd-5": {2: 48.0, 4: 24.0, 16: 6.3, 32: 3.14, 64: 1.67},
-        "0c": {2: 45.9, 4: 23.0, 8: 11.5, 16: 5.64, 32: 2.71, 64: 1.33}}),
-    "Papers": Graph(111.059956, (128, 64, 64, 64), 172, 1022.0, {32: 4.63, 64: 5.63, 128: 6.62}, {
-        "cd-0": {32: 101.0, 64: 54.0, 128: 37.3}, "cd-5": {32: 80.0, 64: 30.1, 128: 12.3},
-        "0c": {32: 39.0, 64: 14.7, 128: 8.3}}),
+    name: Graph(**one | {
+        "widths": tuple(one["widths"]), "replication": _by_sockets(one["replication"]),
+        "published": {algorithm: _by_sockets(times) for algorithm, times in one["published"].items()}})
+    for name, one in read_published("seeds")["graphs"].items()
 }
 EXCHANGE_BPS, PACKING_BPS = 0.89e9 / 0.7, 0.89e9 / 0.48
 """Of a socket, which sends 0.89 GB of Products on 64 sockets: in 0.7 s, packed and unpacked in 0.48 s (figure 6)."""

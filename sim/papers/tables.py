@@ -5,6 +5,7 @@ The words of a page are in `pages/NAME.md`; "{name}" stands there for a number o
 
 import csv
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +20,11 @@ from topologies.text.kinds import refuse_other
 Row = dict[str, Any]
 
 PAGES = Path(__file__).parent / "pages"
+
+
+def read_published(name: str) -> dict[str, Any]:
+    """What others have published, as `data/NAME.toml` has it."""
+    return tomllib.loads((PAGES.parent / "data" / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 class Left:

@@ -3,7 +3,6 @@
 import math
 import random
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +19,7 @@ from collectives.direct import all_to_all
 from collectives.registry import algorithms_for
 from collectives.registry import build as build_schedule
 from collectives.totient_rings import ring_jumps
-from sim.papers.tables import PAGE, Left, Row, as_text, picture
+from sim.papers.tables import PAGE, Left, Row, as_text, picture, read_published
 from sim.plots.style import REFERENCE, WIDE, figure, heading, legend, lines_of, log_axis, size_label
 from sim.program.model import Model
 from sim.scenarios.follow_demand import WHOLE_CHUNKS, follow_demand, greedy_circuits
@@ -67,7 +66,7 @@ from workloads.topoopt import (
 )
 from workloads.topoopt.models import dlrm
 
-_PUBLISHED = tomllib.loads((Path(__file__).parent / "data" / "topoopt.toml").read_text(encoding="utf-8"))
+_PUBLISHED = read_published("topoopt")
 HEADLINES, ASSUMPTIONS, MACHINE_MS = (_PUBLISHED[name] for name in ("headlines", "assumptions", "machine_ms"))
 PACKET_LEVEL_MS, TOPOOPT_MS = (
     {tuple(key): value for *key, value in _PUBLISHED[name]} for name in ("packet_level_ms", "topoopt_ms"))
@@ -463,7 +462,6 @@ SCHEDULES: dict[str, Callable[[Topology, str], Schedule]] = {
     "Swing": lambda ring, size: swing.all_reduce(ring, size, form="bandwidth"),
     "pairwise all-to-all": lambda ring, size: pairwise.all_to_all(ring, size),
 }
-
 
 WHOLE_MESSAGES = Model(chunks=1, forwarding="store-and-forward", endpoint_latency_ps=500_000)
 

@@ -234,7 +234,8 @@ def draw_scaling(rows: Sequence[Row], path: Path, *, size_bytes: int | None = No
             its, style = sorted(own), lines[name].style()
             thin: dict[str, Any] = REFERENCE | {"color": lines[name].color}
             axes[0].plot(its, [own[npus]["algbw_GBps"] for npus in its], label=name, **style)
-            axes[0].plot(its, [_bound_GBps(own[npus]) for npus in its], **thin)
+            least_s = [own[npus]["lower_bound_s"] or float("nan") for npus in its]
+            axes[0].plot(its, [size / one / 1e9 for one in least_s], **thin)
             if width == WIDE:
                 axes[1].plot(its, [1e6 * own[npus]["time_s"] for npus in its], **style)
                 axes[1].plot(its, [1e6 * own[npus]["lower_bound_s"] for npus in its], **thin)
@@ -272,10 +273,6 @@ def by_npus(rows: Sequence[Row]) -> Points:
         if npus not in own or row["time_s"] < own[npus]["time_s"]:
             own[npus] = row
     return points
-
-
-def _bound_GBps(row: Row) -> float:
-    return row["size_bytes"] / row["lower_bound_s"] / 1e9 if row["lower_bound_s"] else float("nan")
 
 
 def draw_roofline(rows: Sequence[Row], path: Path, roofs: Mapping[str, Roof], *, width: str = WIDE) -> None:

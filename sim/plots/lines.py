@@ -80,7 +80,6 @@ _PLACES = (
 )
 """Algorithms by place, a row of colors each: what is often compared differs in color; others of the registry follow."""
 
-
 _FILE_PLACES = 24
 """Lines that files share."""
 

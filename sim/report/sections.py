@@ -2,7 +2,7 @@
 
 import base64
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -160,7 +160,8 @@ def table(rows: Sequence[Row], *, opened: bool) -> Section:
     keys = dict.fromkeys(key for row in rows for key in row)
     columns = [
         name for name in keys
-        if _is_flat(row.get(name) for row in rows) and any(row.get(name) not in (None, "") for row in rows)
+        if all(isinstance(row.get(name), str | int | float | None) for row in rows)
+        and any(row.get(name) not in (None, "") for row in rows)
     ]
     return {
         "kind": "table", "title": f"all {counted(len(rows), 'row')}" if len(rows) > 1 else "the row", "open": opened,
@@ -173,10 +174,6 @@ def head(key: str) -> str:
     """A column's head: "lower bound (s)" for "lower_bound_s"."""
     name, _, unit = key.rpartition("_")
     return f"{name} ({UNITS[unit]})".replace("_", " ") if name and unit in UNITS else key.replace("_", " ")
-
-
-def _is_flat(values: Iterable[Any]) -> bool:
-    return all(value is None or isinstance(value, (str, int, float, bool)) for value in values)
 
 
 def _cell(value: Any) -> Any:

@@ -215,7 +215,9 @@ class Thc:
         self._refuse(x, "the array of a worker")
         number(half_width, "half-width of the range", 0)
         integer(worker, "worker", 0, MOST_COUNT)
-        turned = self._rotate(np.asarray(x, np.float64))
+        padded = np.zeros(self.padded)
+        padded[: x.size] = x
+        turned = _hadamard(padded * self._signs())
         grid = self.table().astype(np.float64)
         scale = self.granularity / (2 * half_width) if half_width else 0.0
         place = np.clip((turned + half_width) * scale, 0, self.granularity)
@@ -250,11 +252,6 @@ class Thc:
     def _refuse(self, x: npt.NDArray[np.floating[Any]], what: str) -> None:
         if not np.isfinite(vector(x, what, self.n_elements)).all():
             raise WeftError(f"{what} holds a value that is not finite")
-
-    def _rotate(self, x: Doubles) -> Doubles:
-        padded = np.zeros(self.padded)
-        padded[: x.size] = x
-        return _hadamard(padded * self._signs())
 
     def _signs(self) -> Doubles:
         return np.random.default_rng(self.seed).choice(np.array([-1.0, 1.0]), self.padded)

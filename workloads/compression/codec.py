@@ -39,7 +39,6 @@ _EXPONENT = {"float32": (np.uint32, 0x7F800000), "float64": (np.uint64, 0x7FF000
 _FEW_LANES = 32
 """Number of lanes below which elements are added one by one."""
 
-
 CHECK_BYTES = 8
 """Of the fold in a message."""
 

@@ -11,7 +11,6 @@ from workloads.compression.cells import cells_required
 CELLS_PER_ITEM = 1.23
 """Cells a nonzero of the union at which arrays of a million elements decode, spread or by element (40 of 40)."""
 
-
 MOST_ELEMENTS = (2**32 - 1) // kernels.HASHES
 """So many that the count of a cell, of 32 bits, holds all of them thrice."""
 

@@ -7,7 +7,6 @@ writing round-trips: attributes keep their type, empty fields are omitted.
 
 import zlib
 from collections.abc import Sequence
-from graphlib import CycleError
 from pathlib import Path
 from typing import NamedTuple
 
@@ -135,10 +134,8 @@ def in_order(nodes: Sequence[Node], where: str) -> list[int]:
         for other in node.after:
             if other not in place:
                 raise WeftError(f"{where}: node {node.id} waits for node {other}, which does not exist")
-    try:
-        return [place[one] for one in smallest_first({node.id: node.after for node in nodes})]
-    except CycleError as fault:
-        raise WeftError(f"{where}: node {min(fault.args[1])} waits for itself in a cycle") from None
+    order = smallest_first({node.id: node.after for node in nodes}, lambda number: f"{where}: node {number}")
+    return [place[one] for one in order]
 
 
 def _unzipped(data: bytes, where: str) -> bytes:

@@ -45,7 +45,8 @@ def old_nodes(messages: Sequence[bytes], where: str) -> list[Node]:
         raw = raw[1:]
     plain = any(number > 11 or (number > 4 and wire == VARINT) for one in raw for number, wire, _ in one)
     attributes = [[] if plain else _attributes(one, f"{where}: node {at} of the file") for at, one in enumerate(raw)]
-    early = plain or any(_is_early(one) for some in attributes for one in some)
+    early = plain or any((number, wire) in ((5, VARINT), (6, BYTES))
+                         for some in attributes for one in some for number, wire, _ in one)
     note(f"traces of Chakra's schema 0.0.{1 if plain else 2 if early else 3}: durations are {UNITS[plain]}")
     return [_node(one, some, plain, early, f"{where}: node {at} of the file")
             for at, (one, some) in enumerate(zip(raw, attributes, strict=True))]
@@ -53,10 +54,6 @@ def old_nodes(messages: Sequence[bytes], where: str) -> list[Node]:
 
 def _attributes(node: Raw, where: str) -> list[Raw]:
     return [list(fields(message(value, where), where)) for number, _, value in node if number == 11]
-
-
-def _is_early(attribute: Raw) -> bool:
-    return any((number, wire) in ((5, VARINT), (6, BYTES)) for number, wire, _ in attribute)
 
 
 def _node(one: Raw, attributes: Iterable[Raw], plain: bool, early: bool, where: str) -> Node:

@@ -15,7 +15,6 @@ device of a message has the property source * (servers + switches) + destination
 
 import struct
 from collections.abc import Sequence
-from graphlib import CycleError
 from pathlib import Path
 from typing import NamedTuple
 
@@ -85,12 +84,8 @@ def _job(tasks: Sequence[Task], topology: Topology, name: str, algorithms: Named
             if other not in known:
                 raise WeftError(f"{name}: {task.kind} {task.number} is followed by task {other}, which is not there")
             before[other].append(task.number)
-    try:
-        order = smallest_first(before)
-    except CycleError as fault:
-        raise WeftError(f"{name}: task {min(fault.args[1])} waits for itself in a cycle") from None
     numbers: dict[int, int] = {}
-    for task in (known[number] for number in order):
+    for task in (known[number] for number in smallest_first(before, lambda number: f"{name}: task {number}")):
         label, after = f"{task.kind} {task.number}", [numbers[one] for one in before[task.number] if one in numbers]
         if task.kind == MESSAGE:
             numbers[task.number] = job.send(label, [task.size_bytes], [task.server], [task.target], kind=MESSAGE,

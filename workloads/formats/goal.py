@@ -11,7 +11,6 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from graphlib import CycleError
 from pathlib import Path
 from typing import NamedTuple
 
@@ -277,7 +276,11 @@ def _job(events: list[_Event], pairs: dict[int, int], topology: Topology, name: 
     job = Job(topology)
     operation: dict[int, int] = {}
     start: dict[int, int] = {}  # of calcs whose start matters: a mark that they follow on their stream
-    for number in _ordered(parents, events, name):
+
+    def named(number: int) -> str:
+        return f"{name}, line {events[number].line}: the {events[number].kind}"
+
+    for number in smallest_first(dict(enumerate(parents)), named):
         event = events[number]
         after = [*(operation[one] for one in waits[number].ended), *(start[one] for one in waits[number].begun)]
         label = f"line {event.line}"
@@ -304,11 +307,3 @@ def _calc(job: Job, label: str, event: _Event, time_ps: int, after: list[int]) -
 def _join(job: Job, label: str, rank: int, after: list[int]) -> int:
     """An operation that takes no time: nothing, sent to oneself."""
     return job.send(label, 0, [rank], [rank], kind="join", after=after)
-
-
-def _ordered(parents: list[list[int]], events: list[_Event], name: str) -> list[int]:
-    try:
-        return smallest_first(dict(enumerate(parents)))
-    except CycleError as fault:
-        stuck = events[min(fault.args[1])]
-        raise WeftError(f"{name}, line {stuck.line}: the {stuck.kind} waits for itself in a cycle") from None

@@ -8,7 +8,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from graphlib import CycleError
 from itertools import pairwise
 
 from topologies import Topology, WeftError
@@ -44,8 +43,8 @@ def open_matrix(name: str, topology: Topology, algorithms: Named = ()) -> tuple[
     clocks = _clocks(job, flows)
     number: dict[int, int] = {}
     try:
-        order = smallest_first({at: flow.after for at, flow in enumerate(flows)})
-    except CycleError:
+        order = smallest_first({at: flow.after for at, flow in enumerate(flows)}, "flow {}".format)
+    except WeftError:
         raise WeftError(f"{name}: flows wait for each other in a cycle of triggers") from None
     for at in order:
         flow = flows[at]

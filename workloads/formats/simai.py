@@ -115,7 +115,6 @@ def notes_of(header: Header, policy: str) -> list[str]:
     ]
 
 
-
 def _check_sizes(found: dict[str, int], where: str) -> None:
     for key in (TENSOR, EXPERTS, STAGES, EVERYONE, "ga", "vpp"):
         if found.get(key, 1) < 1:

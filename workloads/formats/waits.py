@@ -5,18 +5,24 @@ which serves the earliest in a topological order, keeps the two apart; and a nod
 before it ends, and not behind what came to the stream earlier.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from graphlib import TopologicalSorter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 
+from topologies.checks import WeftError
 
-def smallest_first(waits: Mapping[int, Iterable[int]]) -> list[int]:
+
+def smallest_first(waits: Mapping[int, Iterable[int]], named: Callable[[int], str]) -> list[int]:
     """Each number after those that it waits for, otherwise ascending.
 
-    graphlib.CycleError: numbers wait for each other in a cycle; its second argument is the cycle.
+    `named`: what a number is, for the message.
+    WeftError: numbers wait for each other in a cycle.
     """
     sorter = TopologicalSorter(waits)
-    sorter.prepare()
+    try:
+        sorter.prepare()
+    except CycleError as fault:
+        raise WeftError(f"{named(min(fault.args[1]))} waits for itself in a cycle") from None
     ready: list[int] = []
     order: list[int] = []
     while sorter.is_active():

@@ -179,12 +179,15 @@ class LanguageModel:
         """The products of one layer."""
         return (*self.attention_in(layer), self.attention_out, *self.feed_forward_of(layer))
 
+    @property
+    def norm(self) -> int:
+        """Parameters of one norm."""
+        return self.hidden * (2 if self.biases else 1)
+
     def norms(self) -> int:
         """Parameters of the norms and biases of a layer."""
-        one = self.hidden * (2 if self.biases else 1)
-        inside = self.q_rank + self.kv_rank
         bias = sum(m.columns for m in self.matrices(0)) if self.biases else 0
-        return 2 * one + inside + bias
+        return 2 * self.norm + self.q_rank + self.kv_rank + bias
 
     def layer_parameters(self, layer: int) -> int:
         """Parameters of one layer, all experts included."""
@@ -203,8 +206,7 @@ class LanguageModel:
     def parameters(self) -> int:
         """All trained weights."""
         head = 0 if self.tied else self.vocabulary * self.hidden
-        norm = self.hidden * (2 if self.biases else 1)
-        return sum(map(self.layer_parameters, range(self.layers))) + self.embedding_parameters + head + norm
+        return sum(map(self.layer_parameters, range(self.layers))) + self.embedding_parameters + head + self.norm
 
     def layer_flops(self, layer: int, context: int, causal: bool = True) -> float:
         """Of a token's forward pass of a layer."""

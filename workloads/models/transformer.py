@@ -8,7 +8,7 @@ def decoder(name: str) -> NeuralNetwork:
     """A decoder of `language.toml`: embedding, layers, final norm and output projection."""
     of = language_model(name)
     table = Operator("embedding", of.embedding_parameters, 0.0, 1, of.hidden, sharded=True)
-    norm = Operator("final norm", _norm(of), 2 * of.hidden, of.hidden, of.hidden)
+    norm = Operator("final norm", of.norm, 2 * of.hidden, of.hidden, of.hidden)
     head = Operator("output", 0 if of.tied else of.vocabulary * of.hidden, 2 * of.vocabulary * of.hidden, of.hidden,
                     of.vocabulary, sharded=True)
     layers = [operator for number in range(1, of.layers + 1) for operator in layer(of, number)]
@@ -19,7 +19,7 @@ def bert(name: str, layers: int, hidden: int, source: str, sequence: int = 512) 
     """BERT: embeddings with a norm, layers, and a pooler; the masked-language head is left out, as usual."""
     of = LanguageModel(name=name, layers=layers, hidden=hidden, heads=hidden // 64, vocabulary=30522, sequence=sequence)
     rows = 30522 + 512 + 2  # tokens, positions, segments
-    table = Operator("embedding", rows * hidden + _norm(of), 0.0, 1, hidden)
+    table = Operator("embedding", rows * hidden + of.norm, 0.0, 1, hidden)
     flops = 2 * hidden**2 / sequence  # one token of a sequence
     pooler = Operator("pooler", hidden * (hidden + 1), flops, hidden, hidden)
     each = [operator for number in range(1, layers + 1) for operator in layer(of, number, causal=False)]
@@ -55,9 +55,5 @@ def layer(of: LanguageModel, number: int, causal: bool = True) -> tuple[Operator
         *([router] if of.experts else []),
         matrix("W1_", h, f, 2 if of.gated else 1, reduces_input=True, experts=experts, sends_tokens=sent),
         matrix("W2_", f, h, reduces_output=True, experts=experts, sends_tokens=sent),
-        Operator(f"layerNorm{number}", 2 * _norm(of), 2 * h, h, h),
+        Operator(f"layerNorm{number}", 2 * of.norm, 2 * h, h, h),
     )
-
-
-def _norm(of: LanguageModel) -> int:
-    return of.hidden * (2 if of.biases else 1)

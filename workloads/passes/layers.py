@@ -218,24 +218,26 @@ class Layers:
         tape.work(kind, self.memory_s(self.activated(self.model.feed_forward)))
         self.scattered(tape, kind, again.second * second, again.calls and again.second > 0)
 
-    def core(self, tape: Tape, layer: int, kind: str) -> None:
-        """Attention, with keys and values from the other ranks of context parallelism."""
-        plan, seconds = self.plan, self.core_s(layer)
+    def core(self, tape: Tape, layer: int, kind: str, backward: bool = False) -> None:
+        """Attention, with keys and values from the other ranks of context parallelism, or backward."""
+        plan, seconds = self.plan, self.core_s(layer, backward)
         shard = self.tokens * self.model.kv_width * WORD / plan.tp
         if plan.context == ULYSSES:
-            tape.call("all-to-all", self.of_heads, "cp")
+            before, behind = (self.of_output, self.of_heads) if backward else (self.of_heads, self.of_output)
+            tape.call("all-to-all", before, "cp")
             tape.work(kind, seconds)
-            tape.call("all-to-all", self.of_output, "cp")
-            return
-        if plan.context == "gather":
+            tape.call("all-to-all", behind, "cp")
+        elif plan.context == "gather":
             tape.call("all-gather", shard * plan.cp, "cp")
             tape.work(kind, seconds)
-            return
-        for _ in range(plan.cp - 1):
-            sent = tape.begin("send", shard, "cp")
+            if backward:
+                tape.call("reduce-scatter", shard * plan.cp, "cp")
+        else:
+            for _ in range(plan.cp - 1):
+                sent = tape.begin("send", (2 if backward else 1) * shard, "cp")
+                tape.work(kind, seconds / plan.cp)
+                tape.wait(sent)
             tape.work(kind, seconds / plan.cp)
-            tape.wait(sent)
-        tape.work(kind, seconds / plan.cp)
 
     def mixture(self, tape: Tape, layer: int, again: Again, kind: str) -> None:
         """The experts of a layer, forward."""
@@ -288,7 +290,9 @@ class Layers:
             tape.work("weight gradient", second)
         if given:
             if middle is None:
-                self.core_backward(tape, layer)
+                self.core(tape, layer, "backward", backward=True)
+                if self.rotary:
+                    tape.work("backward", 2 * self.memory_s(self.rotary))
             else:
                 tape.work("backward", middle)
             plain = self.plan.stack.dtensor
@@ -311,27 +315,6 @@ class Layers:
             if sequence:
                 self.enter(tape)
             tape.work("weight gradient", first)
-
-    def core_backward(self, tape: Tape, layer: int) -> None:
-        """Attention backward, with the calls of context parallelism."""
-        plan, seconds = self.plan, self.core_s(layer, backward=True)
-        shard = self.tokens * self.model.kv_width * WORD / plan.tp
-        if plan.context == ULYSSES:
-            tape.call("all-to-all", self.of_output, "cp")
-            tape.work("backward", seconds)
-            tape.call("all-to-all", self.of_heads, "cp")
-        elif plan.context == "gather":
-            tape.call("all-gather", shard * plan.cp, "cp")
-            tape.work("backward", seconds)
-            tape.call("reduce-scatter", shard * plan.cp, "cp")
-        else:
-            for _ in range(plan.cp - 1):
-                sent = tape.begin("send", 2 * shard, "cp")
-                tape.work("backward", seconds / plan.cp)
-                tape.wait(sent)
-            tape.work("backward", seconds / plan.cp)
-        if self.rotary:
-            tape.work("backward", 2 * self.memory_s(self.rotary))
 
     def mixture_backward(self, tape: Tape, layer: int, kind: str) -> None:
         """The experts of a layer, backward."""

@@ -44,10 +44,6 @@ def _one(kind: str, batch: int, chunk: int = 0) -> Slot:
     return (Pass(kind, chunk, batch),)
 
 
-def _gpipe(p: int, v: int, m: int) -> list[list[Slot]]:
-    return [[_one(kind, batch) for kind in ("F", "BW") for batch in range(m)] for _ in range(p)]
-
-
 def _alternating(p: int, m: int, warm: Callable[[int], int], late: Callable[[int], int] | None) -> list[list[Slot]]:
     """Forward passes ahead, then one forward and one backward; `late`: B that W waits for, None where they are one."""
     def rank(r: int) -> Iterator[Slot]:
@@ -166,19 +162,16 @@ def _straight(p: int, v: int) -> list[list[int]]:
     return [[chunk * p + r for chunk in range(v)] for r in range(p)]
 
 
-def _both_ways(p: int, v: int) -> list[list[int]]:
-    return [[r, p - 1 - r] for r in range(p)]
-
-
 ORDERS = {
-    "gpipe": Order(_gpipe, _straight),
+    "gpipe": Order(lambda p, v, m: [[_one(kind, batch) for kind in ("F", "BW") for batch in range(m)]
+                                    for _ in range(p)], _straight),
     "1f1b": Order(lambda p, v, m: _alternating(p, m, lambda r: p - r - 1, None), _straight),
     "interleaved": Order(_interleaved, _straight, chunks=0),
     "zb-h1": Order(lambda p, v, m: _alternating(p, m, lambda r: p - r - 1, lambda r: r), _straight, splits=True),
     "zb-h2": Order(lambda p, v, m: _alternating(p, m, lambda r: 2 * (p - r - 1), lambda r: 2 * r), _straight,
                    splits=True),
     "zb-v": Order(_v_shape, lambda p, v: [[r, 2 * p - 1 - r] for r in range(p)], chunks=2, splits=True),
-    "dualpipe": Order(_dualpipe, _both_ways, chunks=2, ways=2, splits=True),
+    "dualpipe": Order(_dualpipe, lambda p, v: [[r, p - 1 - r] for r in range(p)], chunks=2, ways=2, splits=True),
 }
 
 
