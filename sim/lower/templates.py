@@ -27,7 +27,7 @@ class Template(NamedTuple):
     """The tasks of a collective or of messages: equal for all operations that share a pattern and its NPUs."""
 
     shape: Shape  # with links for servers: `shape.server_link[server]`
-    tasks: slice  # of the shape: all of a collective's; the messages of a job have one shape, for all of its sends
+    tasks: slice  # of the shape: all of a collective's; sends that are new in one job share a shape
     tie: I32  # (n_tasks,): what orders them at a server, numbers from 0 on without gaps
     ties: int  # how many
     ranks: I64  # (n,): representatives, in rank order
