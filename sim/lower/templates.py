@@ -38,7 +38,7 @@ class Template(NamedTuple):
 
     @property
     def transfers(self) -> Transfers:
-        """The transfers of the ranks that are simulated."""
+        """The transfers of the ranks that are simulated, and those of sends that share the shape."""
         return self.shape.quotient.transfers
 
 
