@@ -33,7 +33,7 @@ SERVERS, PORTS = (8, 16, 64), (1, 2, 4)
 SIZES, DELAYS = ("64KiB", "1MiB", "16MiB", "256MiB"), ("0s", "10us", "1ms", "25ms")
 
 SMALL = ((4, 1), (4, 2), (6, 1), (6, 2))
-"""Servers and ports whose circuits are all tried; of the last in a quarter of an hour."""
+"""Servers and ports whose circuits are all tried; of the last in seven minutes."""
 
 Fabric = tuple[int, int, str, str]
 """Servers, ports, size, delay."""

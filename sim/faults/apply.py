@@ -17,7 +17,7 @@ from sim.faults.plan import FaultPlan, NodeDown, Repair
 from sim.faults.retry import NPU, with_retries
 from sim.lower.credits import buffers_of, channels_of, route_channels
 from sim.lower.lowered import NO_TRANSFER, Lowered
-from sim.lower.nics import STREAMS, links_at_once
+from sim.lower.nics import STREAMS
 from sim.lower.rotor import Turns
 from sim.lower.servers import bandwidths
 from sim.lower.shape import forget
@@ -175,8 +175,7 @@ def _nic_streams(lowered: Lowered) -> list[int]:
 def _add_nics(faults: Disruptions, lowered: Lowered, history: History) -> None:
     """NICs send as slowly as their NPUs, and are down with them: what they have waits."""
     topology, model = lowered.topology, lowered.model
-    at_once = links_at_once(topology, lowered.transfers, model)
-    rates = bandwidths(topology, model, at_once)[topology.n_links :].reshape(-1, topology.n_npus)
+    rates = bandwidths(topology, model, lowered.links_at_once)[topology.n_links :].reshape(-1, topology.n_npus)
     for end, stream in enumerate(_nic_streams(lowered)):
         for server in np.flatnonzero(lowered.server_stream == stream).tolist():
             rank = int(lowered.server_rank[server])

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from sim.lower.credits import buffers_of
 from sim.lower.lowered import Lowered
-from sim.lower.nics import links_at_once, posting_of
+from sim.lower.nics import posting_of
 from sim.lower.servers import bandwidths
 from sim.program.builder import ProgramBuilder
 from sim.program.contract import I32, I64, PRIORITY, UNBOUNDED, WEIGHTS, Program
@@ -186,7 +186,7 @@ def with_retries(
 def _rates(lowered: Lowered) -> list[Fraction]:
     """Of each server, exactly."""
     topology, model, link = lowered.topology, lowered.model, lowered.server_link
-    every = bandwidths(topology, model, links_at_once(topology, lowered.transfers, model))
+    every = bandwidths(topology, model, lowered.links_at_once)
     end = topology.n_links + lowered.server_stream * topology.n_npus + lowered.server_rank
     return [Fraction(rate) for rate in every[np.where(link >= 0, link, end)].tolist()]
 

@@ -6,7 +6,7 @@ alone is a job of one collective; nothing waits for it, so that it has no joins.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple, TypeVar
 
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core.schedule import Schedule
+from collectives.core.transfers import Transfers
 from sim.lower.alone import lower_alone
 from sim.lower.capacity import check_tasks
 from sim.lower.credits import buffers_of, channels_of, check_buffers, check_rings
@@ -21,6 +22,7 @@ from sim.lower.epochs import circuit_edges
 from sim.lower.job_symmetry import job_orbits
 from sim.lower.lowered import NO_TRANSFER, Lowered, Span, TaskTable
 from sim.lower.marks import Marks
+from sim.lower.messages import Messages
 from sim.lower.nics import Ports, ends_of, flows, has_flows, links_at_once, nics_of
 from sim.lower.pools import PoolUses, pools_alone
 from sim.lower.progress import waiting_of
@@ -36,8 +38,8 @@ from sim.lower.servers import (
     route_latencies,
 )
 from sim.lower.shape import Shape, shape_of
-from sim.lower.templates import Template, templates_of
-from sim.program import I8, I32, I64, NO_POOLS, ORDERS, WHOLE, Columns, Cutting, Pools, unique_rows
+from sim.lower.templates import Template, sends_of, templates_of
+from sim.program import I8, I32, I64, NO_POOLS, ORDERS, WHOLE, Columns, Cutting, Pools, i32, unique_rows
 from sim.program.assemble import assemble
 from sim.program.model import Model
 from sim.program.passes import without_joins
@@ -160,7 +162,7 @@ class _Lowering:
         check_tasks(_expected_tasks(job, orbits, self.templates), f"the job of {len(job.operations):,} operations")
         self.patterns = [one.work.schedule.pattern if isinstance(one.work, Communicate) else None
                          for one in job.operations]
-        self.at_once = links_at_once(job.topology, [one and one.transfers for one in self.templates], model)
+        self.at_once = links_at_once(job.topology, self._sent_at_once(), model)
         self.ports = Ports(model, [
             (pattern, template.transfers) for pattern, template in zip(self.patterns, self.templates, strict=True)
             if pattern is not None and template is not None
@@ -191,6 +193,12 @@ class _Lowering:
         self.cuttings = [model.cutting, Cutting(chunks=1)]
         self.channels = ranks.channels
         self._add_routes(_Routes(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)))
+
+    def _sent_at_once(self) -> Iterator[Transfers]:
+        """The transfers of each collective, and all messages, of ranks that are simulated."""
+        yield from (one.transfers for one, of in zip(self.templates, self.patterns, strict=True) if one and of)
+        if sends := tuple(sends_of(self.job)):
+            yield Messages(self.job.topology, sends).emit(self.orbits.sources)
 
     def run(self, words: str) -> Lowered:
         """The program of all operations; `words` describe which NPUs are simulated."""
@@ -368,6 +376,22 @@ class _Lowering:
         work, cutting, run = (_filled([(one[0], one[at]) for one in runs], np.int64) for at in (1, 2, 3))
         return work, cutting, run
 
+    def _taken(self) -> tuple[I64, I32, I64, I8, I32]:
+        """Hops of each route, server, latency and channel of each hop, and route of each task.
+
+        Without the routes that only messages of other jobs take.
+        """
+        hops, latency = (_joined([part[at] for part in self.routes], np.int64) for at in (0, 2))
+        keys = _joined([part.server for part in self.routes], np.int32)
+        channel = _joined([part.channel for part in self.routes], np.int8)
+        route = self._column("route", np.int32)
+        taken, number = unique_rows(route)
+        if taken.size < hops.size:
+            at = ranges((np.cumsum(hops) - hops)[taken], hops[taken])
+            hops, keys, latency, route = hops[taken], keys[at], latency[at], i32(number)
+            channel = channel[at] if channel.size else channel
+        return hops, keys, latency, channel, route
+
     # --- the whole --------------------------------------------------------------------------------------------
 
     def _add_edges(self) -> tuple[I32, I32, I32, bool]:
@@ -388,17 +412,17 @@ class _Lowering:
         return kept[0, :edges], kept[1, :edges], kept[2, :edges], forward
 
     def _assemble(self, words: str) -> Lowered:
-        hops, latency = (_joined([part[at] for part in self.routes], np.int64) for at in (0, 2))
-        keys = _joined([part.server for part in self.routes], np.int32)
+        if self.changes:
+            hops, keys, _, _, route = self._taken()
+            crossed = route.astype(np.int64), hops, keys.astype(np.int64), self._column("operation", np.int32)
+            self._edges(*circuit_edges(self.changes, *crossed)[:2])
+        self._edges(*self._waiting())
+        parent, child, lag, forward = self._add_edges()
+        hops, keys, latency, channel, route = self._taken()
         used, server = unique_rows(keys)
         topology, model, streams = self.job.topology, self.model, list(self.stream_route)
         own = used >= first_stream(topology, model)
         rates, server_rate = self._rates(used[~own], [streams[at] for at in used[own] - first_stream(topology, model)])
-        if self.changes:
-            crossed = self._column("route", np.int64), hops, keys.astype(np.int64), self._column("operation", np.int32)
-            self._edges(*circuit_edges(self.changes, *crossed)[:2])
-        self._edges(*self._waiting())
-        parent, child, lag, forward = self._add_edges()
         priority, row = self._column("priority", np.int64), self._column("row", np.int32)
         in_order = "priority" if np.any(own) and np.ptp(priority) > 0 else "fifo"
         pools, ordered = self._pools(priority)
@@ -410,11 +434,11 @@ class _Lowering:
             route_ptr=np.concatenate(([0], np.cumsum(hops))).astype(np.int32),
             route_server=server.astype(np.int32), route_latency_ps=latency,
             task_work=work, task_cutting=cutting, task_run=run,
-            task_route=self._column("route", np.int32),
+            task_route=route,
             task_class=self._column("tie", np.int32),
             task_priority=ordered.astype(np.int32), edge_parent=parent, edge_child=child, edge_lag=lag,
             edges_forward=forward,
-            route_channel=_joined([part.channel for part in self.routes], np.int8),
+            route_channel=channel,
             server_computes=own if model.deliver == "head" and np.any(own) else None,
         )
         if model.buffer_bytes is not None:
@@ -434,7 +458,7 @@ class _Lowering:
             self._column("operation", np.int32), self._column("rank", np.int32), row,
             np.where(row >= 0, program.cut_work[program.task_cut], 0),
             tuple(None if one is None else one.transfers for one in self.templates),
-            TaskTable({} if self.bare else self.begin), TaskTable({} if self.bare else self.end),
+            TaskTable({} if self.bare else self.begin), TaskTable({} if self.bare else self.end), at_once=self.at_once,
         )
 
     def _told(self, cycle: Cycle) -> str:

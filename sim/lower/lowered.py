@@ -10,7 +10,7 @@ import numpy as np
 from collectives.core.schedule import Schedule
 from collectives.core.transfers import Transfers
 from sim.lower.marks import Marks
-from sim.lower.nics import STREAMS
+from sim.lower.nics import STREAMS, links_at_once
 from sim.lower.quotient import Orbits
 from sim.program.columns import blocks
 from sim.program.contract import DOWN, I32, I64, Program
@@ -121,6 +121,12 @@ class Lowered(NamedTuple):
     # chunks that NPUs send again, of a program that has the packets and timers of that; None of others
     resent: int | None = None
     marks: Marks | None = None  # what faults will make, or have made, unlike
+    at_once: int | None = None  # `links_at_once`, if known: templates of messages have those of other jobs beside them
+
+    @property
+    def links_at_once(self) -> int:
+        """Links that a rank may send on at once, for the defaults of NICs."""
+        return links_at_once(self.topology, self.transfers, self.model) if self.at_once is None else self.at_once
 
     @property
     def topology(self) -> Topology:

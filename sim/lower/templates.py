@@ -1,9 +1,10 @@
 """The tasks of an operation without its size, and where they join what is before and after on each NPU."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ class Template(NamedTuple):
     """The tasks of a collective or of messages: equal for all operations that share a pattern and its NPUs."""
 
     shape: Shape  # with links for servers: `shape.server_link[server]`
-    tasks: slice  # of the shape: all of a collective's; the messages of a job have one shape, for all of its sends
+    tasks: slice  # of the shape: all of a collective's; sends that are new in one job share a shape
     tie: I32  # (n_tasks,): what orders them at a server, numbers from 0 on without gaps
     ties: int  # how many
     ranks: I64  # (n,): representatives, in rank order
@@ -37,12 +38,14 @@ class Template(NamedTuple):
 
     @property
     def transfers(self) -> Transfers:
-        """The transfers of the ranks that are simulated."""
+        """The transfers of the ranks that are simulated, and those of sends that share the shape."""
         return self.shape.quotient.transfers
 
 
-MOST_KEPT, MOST_TASKS = 512, 2**21
+MOST_KEPT, MOST_TASKS = 4096, 2**21
 """Limits on what is kept for further jobs: collectives and sets of messages, and their tasks."""
+
+K = TypeVar("K", bound=Hashable)
 
 class Where(NamedTuple):
     """Representatives, the rule for ties between routes with its seed, and what routes have besides links."""
@@ -54,7 +57,7 @@ class Where(NamedTuple):
     pushed: bool  # whether a rank's own send ends for it when it is pushed
 
 
-_known: dict[tuple[object, ...], tuple[Template, ...]] = {}
+_known: dict[tuple[Hashable, Hashable], Template] = {}
 
 
 def templates_of(job: Job, orbits: Orbits, model: Model, ranks: Ranks) -> list[Template | None]:
@@ -66,37 +69,58 @@ def templates_of(job: Job, orbits: Orbits, model: Model, ranks: Ranks) -> list[T
     place = wiring_of(job.topology), digest("", orbits.rank, orbits.link), *where[1:]
     found: list[Template | None] = [None] * len(job.operations)
     collectives: dict[object, Template] = {}
-    sends: dict[Send, list[int]] = {}
     for number, operation in enumerate(job.operations):
-        if isinstance(operation.work, Send):
-            sends.setdefault(operation.work.routed, []).append(number)
-        elif isinstance(operation.work, Communicate):
+        if isinstance(operation.work, Communicate):
             pattern = operation.work.schedule.pattern
             key = id(pattern), operation.npus
             if key not in collectives:
                 waiting = waiting_of(pattern, model)
-                make = partial(_of_collective, pattern, operation, job.ranks(operation), where, waiting)
-                (collectives[key],) = _kept((*place, pattern.emit, operation.npus, waiting), make)
+                make = partial(_of_collective, pattern, operation, job.ranks(operation), where)
+                (collectives[key],) = _kept(place, [(pattern.emit, operation.npus, waiting)], make)
             found[number] = collectives[key]
-    if sends:
-        messages = Messages(job.topology, tuple(sends))
-        templates = _kept((*place, messages.sends), partial(_of_messages, messages, where))
-        for template, numbers in zip(templates, sends.values(), strict=True):
-            for number in numbers:
-                found[number] = template
+    sends = sends_of(job)
+    templates = _kept(place, [*sends], lambda new: _of_messages(Messages(job.topology, new), where))
+    for template, numbers in zip(templates, sends.values(), strict=True):
+        for number in numbers:
+            found[number] = template
     return found
 
 
-def _kept(key: tuple[object, ...], make: Callable[[], tuple[Template, ...]]) -> tuple[Template, ...]:
-    """What `make` returns; once for jobs on topologies of one wiring that have the same representatives."""
-    found = _known.pop(key, None)
-    if found is not None:
-        _known[key] = found  # the latest is last
-        return found
-    found = _known[key] = make()
-    while len(_known) > MOST_KEPT or sum(one[0].shape.task_row.size for one in _known.values()) > MOST_TASKS:
-        del _known[next(iter(_known))]
+def sends_of(job: Job) -> dict[Send, list[int]]:
+    """The operations of each distinct set of messages of a job, sizes left out."""
+    found: dict[Send, list[int]] = {}
+    for number, operation in enumerate(job.operations):
+        if isinstance(operation.work, Send):
+            found.setdefault(operation.work.routed, []).append(number)
     return found
+
+
+def _kept(
+    place: Hashable, keys: Sequence[K], make: Callable[[tuple[K, ...]], tuple[Template, ...]]
+) -> list[Template]:
+    """What `make` returns of some keys; once for jobs on topologies of one wiring that have the same representatives.
+
+    Those that are new are made together, so that messages are routed together; each is then kept by itself.
+    """
+    found = {key: one for key in keys if (one := _known.get((place, key))) is not None}
+    if new := tuple(key for key in keys if key not in found):
+        found.update(zip(new, make(new), strict=True))
+    for key in keys:
+        _known.pop((place, key), None)
+        _known[place, key] = found[key]  # the latest is last
+    if new:
+        _forget()
+    return [found[key] for key in keys]
+
+
+def _forget() -> None:
+    """Drop the longest unused; a shape stays as long as one of its templates does."""
+    of_shape = Counter(id(one.shape) for one in _known.values())
+    tasks = sum({id(one.shape): one.shape.task_route.size for one in _known.values()}.values())
+    while len(_known) > MOST_KEPT or tasks > MOST_TASKS:
+        shape = _known.pop(next(iter(_known))).shape
+        of_shape[id(shape)] -= 1
+        tasks -= 0 if of_shape[id(shape)] else shape.task_route.size
 
 
 def _of_messages(messages: Messages, where: Where) -> tuple[Template, ...]:
@@ -129,9 +153,10 @@ def _of_messages(messages: Messages, where: Where) -> tuple[Template, ...]:
 
 
 def _of_collective(
-    pattern: Pattern, operation: Operation, covered: I64, where: Where, waiting: Waiting
+    pattern: Pattern, operation: Operation, covered: I64, where: Where, new: tuple[tuple[Hashable, Hashable, Waiting]]
 ) -> tuple[Template]:
     """The template of a collective on the NPUs that are covered."""
+    ((_, _, waiting),) = new
     orbits, n_npus, n_nodes = where.orbits, pattern.topology.n_npus, pattern.topology.n_nodes
     ranks = covered[orbits.rank[0][covered] == covered]
     transfers = pattern.emit(np.append(ranks, np.arange(n_npus, pattern.n_sources or n_npus)))

@@ -11,13 +11,14 @@ import pytest
 from collectives import Transfers, TransferTable, build, direct, hierarchical, swing
 from collectives.core.routes import paths_of
 from collectives.core.symmetry import Group
+from sim.engine.run import run
 from sim.lower import job_symmetry, shape, templates
 from sim.lower.job import lower
 from sim.lower.marks import Marks
 from sim.lower.progress import FREE, Waiting
 from sim.lower.quotient import Quotient, Routes, orbits_of, routes_of
 from sim.program import DISCIPLINES
-from sim.program.model import Model
+from sim.program.model import Model, Nic
 from tests.oracles.plain_lowering import Plain, by_priority, comparable, folded, lines, tasks_of
 from topologies import WeftError, from_spec, ring, torus
 from workloads.job import CLOCK, Job
@@ -326,6 +327,22 @@ def test_templates_are_made_once_and_the_longest_unused_is_dropped(made: list[in
         lower(exchanges(offset), symmetry="off")
         assert len(made) == count
     assert len(templates._known) == 2
+
+
+@pytest.mark.parametrize("model", [Model(), Model(tie="split"), Model(nic=Nic())])
+def test_of_messages_new_ones_are_made_and_routes_of_others_left_out(made: list[int], model: Model) -> None:
+    """The program is the same whatever jobs were lowered before: of offset 5 the links back are no servers."""
+    lower(exchanges(1, 3, 5), model, symmetry="off")
+    for offsets, count in (((3, 1), 1), ((1, 2), 2), ((2,), 2), ((5, 4, 1), 3)):
+        kept = lower(exchanges(*offsets), model, symmetry="off")
+        assert len(made) == count
+        with pytest.MonkeyPatch.context() as alone:
+            alone.setattr(templates, "_known", {})
+            fresh, _ = lower(exchanges(*offsets), model, symmetry="off"), made.pop()
+        assert np.array_equal(kept.server_link, fresh.server_link)
+        assert kept.links_at_once == fresh.links_at_once
+        assert np.array_equal(kept.program.nic_engines, fresh.program.nic_engines)
+        assert run(kept.program, log=True).finish_ps.tolist() == run(fresh.program, log=True).finish_ps.tolist()
 
 
 def test_templates_of_too_many_tasks_are_dropped(made: list[int], monkeypatch: Any) -> None:

@@ -161,6 +161,7 @@ EXHAUSTED = [(size, kind, name) for size in ("4x1", "4x2") for kind, name in (
     ("reduce-scatter", "recursive-doubling"), ("all-to-all", "direct"), ("all-to-all", "pairwise"),
     ("broadcast", "tree"), ("reduce", "tree"),
 )] + [("6x1", "all-reduce", "direct"), ("6x1", "all-to-all", "pairwise"), ("6x1", "broadcast", "tree")]
+EXHAUSTED += [("6x2", "all-reduce", "recursive-doubling"), ("6x2", "all-to-all", "pairwise")]
 
 
 @pytest.mark.table
