@@ -240,7 +240,7 @@ def match(
     return Matches(lane, block, start, start + lanes.cost_ps[lane])
 
 
-def lanes_in_order(n: int, ends: Sequence[tuple[int, int]], costs_ps: Sequence[int]) -> Lanes:
+def lanes_in_order(n: int, ends: Sequence[tuple[int, int]] | Ints, costs_ps: Sequence[int] | Ints) -> Lanes:
     """Lanes by their sources and destinations, and the time that a block takes on each, at least 1."""
     src, dst = np.array(ends, np.int64).reshape(-1, 2).T.copy()
     ptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(src, minlength=n))))
