@@ -231,7 +231,7 @@ def match(
     left, done = s.draws[:0], False
     while not done:
         s.draws[: left.size] = left
-        s.draws[left.size :] = rng.random(s.draws.size - left.size)
+        rng.random(out=s.draws[left.size :])
         s.at[DRAWN] = 0
         done = search(lanes, s)
         left = s.draws[s.at[DRAWN] :].copy()
