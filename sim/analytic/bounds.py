@@ -212,13 +212,15 @@ def busy_and_path_ps(program: Program) -> tuple[int, int]:
 
 
 @staged("bounds")
-def load_ps(program: Program) -> int:
+def load_ps(program: Program, *, latencies: bool = True) -> int:
     """Work of a server, and the latencies before its first service and behind its last: the most of all servers.
 
-    Headers left out, as long with any number of chunks; 0 of heads, whose last chunks do not count, small or large. Of
-    many tasks without the latencies.
+    As long with any number of chunks, but for headers of packets; 0 of heads, whose last chunks do not count, small or
+    large.
+
+    `latencies`: whether they count; of many tasks they do not.
     """
-    if program.delivers_heads or program.n_tasks > BLOCK:
+    if program.delivers_heads or program.n_tasks > BLOCK or not latencies:
         return 0 if program.delivers_heads else busy_and_path_ps(program)[0]
     busy, around = work_ps(program), np.full((2, program.n_servers), CLOCK_END_PS)
     latency = np.append(0, np.cumsum(program.hop_latency_ps[program.route_hop]))[program.route_ptr]

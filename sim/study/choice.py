@@ -9,6 +9,7 @@ slower; where its chunks do not fit the buffers of links, as many more as do.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -69,7 +70,8 @@ def choose(
     with suppress(Outrun):
         best = run(schedule, model, worth_ps)
         lowered = best.lowered
-    least_ps = load_ps(lowered.program)  # with any number of chunks
+    load_of = partial(load_ps, latencies=not model.packet_header_bytes)  # of which fewer chunks have fewer
+    least_ps = load_of(lowered.program)
     chunks, services = model.chunks or 1, lowered.program.chunk_hops()
     left, ran = max(TRIAL_SERVICES, 2 * services), {(model.discipline, services)}
     for later, trial in enumerate(trials, 1 - len(trials)):
@@ -91,7 +93,7 @@ def choose(
             pass
         else:
             if found.time_ps <= worth_ps:  # of some runs, as on circuits, the limit is none
-                best, least_ps = found, load_ps(found.program)
+                best, least_ps = found, load_of(found.program)
                 chunks, services = trial.chunks or 1, found.events
         left -= cut[1]
         ran.add(cut)

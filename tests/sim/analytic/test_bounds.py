@@ -56,6 +56,7 @@ def test_the_load_of_a_server_has_latencies_around_it(program: Program) -> None:
     found = lone_route.load_and_latencies(program)
     assert load_ps(program) == (0 if program.delivers_heads else found)
     assert load_ps(program) <= makespan
+    assert load_ps(program, latencies=False) == (0 if program.delivers_heads else lone_route.busiest(program))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sim.analytic.bounds.BLOCK", 0)  # as of many tasks
         assert load_ps(program) == (0 if program.delivers_heads else lone_route.busiest(program)) <= makespan
