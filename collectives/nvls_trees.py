@@ -53,6 +53,9 @@ def _pattern(topology: Topology, routers: bool) -> Pattern:
     flows = Flows(topology)
     pair = double_tree(len(boxes))  # one for a single box
     entries = entries_of(topology, boxes[0])
+    between = [ends for over in pair for edge in over.edges for ends in ((edge.parent, edge.child), edge[1::-1])]
+    one, other = ([boxes[ends[side]][at] for ends in between for at in entries] for side in (0, 1))
+    flows.find_routes(one, other)
     for number, position in enumerate(entries):
         local = [
             minimum_depth_tree(topology, members=box, root=box[position], routers=routers, dimensions=(0,))

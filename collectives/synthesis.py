@@ -141,24 +141,30 @@ def search(topology: Topology, parts: int, seed: int, runs: int, block_bytes: in
     With `inward` the search runs on the reversed network, but lanes keep their own direction. Lanes are taken in the
     order of their ends and costs, so that a network that is its own reversal has one search for both directions.
     """
-    lanes, n_blocks = lanes_of(topology), topology.n_npus * parts
-    ends = [(lane.dst, lane.src) if inward else (lane.src, lane.dst) for lane in lanes]
-    kinds = [(lane.latency_ps, lane.rate_Bps) for lane in lanes]
-    cost_of = {kind: _cost_ps(block_bytes, *kind) for kind in set(kinds)}  # of few kinds
-    costs = [cost_of[kind] for kind in kinds]
-    if max(costs, default=0) > MOST_PS // (n_blocks * topology.n_npus):
-        slowest = max(range(len(lanes)), key=costs.__getitem__)
-        names = f"{topology.node_name(lanes[slowest].src)}->{topology.node_name(lanes[slowest].dst)}"
+    (ends, kind, kinds), n_blocks = _kinds_of(topology), topology.n_npus * parts
+    cost_of = [_cost_ps(block_bytes, *one) for one in kinds]
+    if (most := max(cost_of, default=0)) > MOST_PS // (n_blocks * topology.n_npus):
+        slowest = [cost_of[one] for one in kind.tolist()].index(most)
+        names = "->".join(map(topology.node_name, ends[slowest].tolist()))
         raise WeftError(
-            f"{NAME} on {topology.name}: a block of {block_bytes:,} B takes {format_time(costs[slowest])} over "
+            f"{NAME} on {topology.name}: a block of {block_bytes:,} B takes {format_time(most)} over "
             f"{names}; the clock ends at {format_time(MOST_PS)}: use smaller sizes or faster links"
         )
-    order = sorted(range(len(lanes)), key=lambda lane: (ends[lane], costs[lane]))
-    ends, costs = [ends[lane] for lane in order], [costs[lane] for lane in order]
-    found = _best(topology.n_npus, n_blocks, tuple(ends), tuple(costs), seed, runs)
+    costs, ends = np.array(cost_of, np.int64)[kind], ends[:, ::-1] if inward else ends
+    order = np.lexsort((costs, ends[:, 1], ends[:, 0]))
+    found = _best(topology.n_npus, n_blocks, ends[order].tobytes(), costs[order].tobytes(), seed, runs)
     if found.lane.size < n_blocks * (topology.n_npus - 1):
-        raise _unreached(topology, n_blocks, ends, found)
-    return found._replace(lane=np.array(order, np.int64)[found.lane])
+        raise _unreached(topology, n_blocks, ends[order], found)
+    return found._replace(lane=order[found.lane])
+
+
+@remembered
+def _kinds_of(topology: Topology) -> tuple[I64, I64, list[tuple[int, float]]]:
+    """Ends of each lane, (n_lanes, 2), and which of the kinds it is of: latencies with rates."""
+    lanes, number = lanes_of(topology), dict[tuple[int, float], int]()
+    ends = np.array([(lane.src, lane.dst) for lane in lanes], np.int64).reshape(-1, 2)
+    kind = [number.setdefault((lane.latency_ps, lane.rate_Bps), len(number)) for lane in lanes]
+    return ends, np.array(kind, np.int64), [*number]
 
 
 def _cost_ps(block_bytes: int, latency_ps: int, rate_Bps: float) -> int:
@@ -167,12 +173,10 @@ def _cost_ps(block_bytes: int, latency_ps: int, rate_Bps: float) -> int:
 
 
 @lru_cache(maxsize=2)
-def _best(
-    n: int, n_blocks: int, ends: tuple[tuple[int, int], ...], costs: tuple[int, ...], seed: int, runs: int
-) -> Matches:
-    """The best of several runs; the first where an NPU cannot be reached."""
+def _best(n: int, n_blocks: int, ends: bytes, costs: bytes, seed: int, runs: int) -> Matches:
+    """The best of several runs; the first where an NPU cannot be reached. Ends and costs are columns of int64."""
     total, found = n_blocks * (n - 1), []
-    lanes = lanes_in_order(n, ends, costs)
+    lanes = lanes_in_order(n, np.frombuffer(ends, np.int64).reshape(-1, 2), np.frombuffer(costs, np.int64))
     for run in range(runs):
         tell = partial(_count, run * total, runs * total)
         found.append(match(n, n_blocks, lanes, np.random.default_rng([seed, run]), tell))
@@ -185,11 +189,11 @@ def _count(before: int, total: int, found: int) -> None:
     count("blocks that are sent", before + found, total)
 
 
-def _unreached(topology: Topology, n_blocks: int, ends: Sequence[tuple[int, int]], found: Matches) -> WeftError:
+def _unreached(topology: Topology, n_blocks: int, ends: I64, found: Matches) -> WeftError:
     n = topology.n_npus
     holds = np.zeros((n, n_blocks), np.bool_)
     holds[np.arange(n_blocks) % n, np.arange(n_blocks)] = True
-    holds[np.array(ends, np.int64).reshape(-1, 2)[found.lane, 1], found.block] = True
+    holds[ends[found.lane, 1], found.block] = True
     rank, block = np.argwhere(~holds)[0].tolist()
     start, end = topology.node_name(block % n), topology.node_name(rank)
     return WeftError(f"topology {topology.name}: no route leads from {start} to {end}")

@@ -231,7 +231,7 @@ def match(
     left, done = s.draws[:0], False
     while not done:
         s.draws[: left.size] = left
-        s.draws[left.size :] = rng.random(s.draws.size - left.size)
+        rng.random(out=s.draws[left.size :])
         s.at[DRAWN] = 0
         done = search(lanes, s)
         left = s.draws[s.at[DRAWN] :].copy()
@@ -240,7 +240,7 @@ def match(
     return Matches(lane, block, start, start + lanes.cost_ps[lane])
 
 
-def lanes_in_order(n: int, ends: Sequence[tuple[int, int]], costs_ps: Sequence[int]) -> Lanes:
+def lanes_in_order(n: int, ends: Sequence[tuple[int, int]] | Ints, costs_ps: Sequence[int] | Ints) -> Lanes:
     """Lanes by their sources and destinations, and the time that a block takes on each, at least 1."""
     src, dst = np.array(ends, np.int64).reshape(-1, 2).T.copy()
     ptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(src, minlength=n))))

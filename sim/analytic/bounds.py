@@ -12,11 +12,12 @@ from collectives.core.collective import COLLECTIVES, Collective
 from collectives.core.pairs import demand_of
 from collectives.core.schedule import Schedule
 from sim.analytic.cut_bound import cut_bound, is_cheap, pairs_bound
-from sim.analytic.longest_path import work_and_path
+from sim.analytic.longest_path import latencies_around, work_and_path
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.program import Program
-from sim.program.columns import BLOCK, i32, numbered
+from sim.program.columns import BLOCK, i32, numbered, work_ps
+from sim.program.contract import CLOCK_END_PS
 from sim.program.flows import TOLERANCE
 from sim.program.passes import farthest_child, tally
 from topologies import Topology, egress_Bps, ingress_Bps
@@ -208,6 +209,24 @@ def busy_and_path_ps(program: Program) -> tuple[int, int]:
     With head delivery the longest service of a server does not count: it may be that of a last chunk.
     """
     return BusyAndPath(program)()
+
+
+@staged("bounds")
+def load_ps(program: Program, *, latencies: bool = True) -> int:
+    """Work of a server, and the latencies before its first service and behind its last: the most of all servers.
+
+    As long with any number of chunks, but for headers of packets; 0 of heads, whose last chunks do not count, small or
+    large.
+
+    `latencies`: whether they count; of many tasks they do not.
+    """
+    if program.delivers_heads or program.n_tasks > BLOCK or not latencies:
+        return 0 if program.delivers_heads else busy_and_path_ps(program)[0]
+    busy, around = work_ps(program), np.full((2, program.n_servers), CLOCK_END_PS)
+    latency = np.append(0, np.cumsum(program.hop_latency_ps[program.route_hop]))[program.route_ptr]
+    scratch = np.zeros((2, program.n_tasks), np.int32)
+    latencies_around(program, np.tile(np.diff(latency), (3, 1)), *scratch, np.zeros(scratch.shape, np.int64), around)
+    return int((busy + around.sum(axis=0))[around[0] < CLOCK_END_PS].max(initial=0))
 
 
 class BusyAndPath:

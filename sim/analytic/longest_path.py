@@ -1,4 +1,4 @@
-"""Lower bounds of a program in one pass: work of every server, and the longest path through its waits."""
+"""Lower bounds of a program in one pass: work of every server and what is around it, and the longest path."""
 
 import numpy as np
 
@@ -139,3 +139,38 @@ def _longest_path(program, task_kind, kind_ps, waits, order, times):
                     order[u64(tail)] = child
                     tail += 1
     return latest
+
+
+@entry
+def latencies_around(program, path_ps, waits, order, times, around):
+    """Least latencies before the first and behind the last service of every server, whatever services take.
+
+    `path_ps` (3, R): latency of each route, three times.
+    `waits`, `order` (T,), `times` (2, T): scratch, zeros on entry.
+    `around` (2, S): the least so far; filled for servers that a task crosses.
+    """
+    _count_waits(program, waits)
+    _longest_path(program, program.task_route, path_ps, waits, order, times)
+    release, behind = times[0], times[1]
+    for at in range(order.size - 1, -1, -1):
+        task = order[u64(at)]
+        longest = np.int64(0)
+        if program.whole_child.size:
+            for edge in range(program.whole_ptr[u64(task)], program.whole_ptr[u64(task + 1)]):
+                child = program.whole_child[u64(edge)]
+                longest = max(longest, path_ps[0, u64(program.task_route[u64(child)])] + behind[u64(child)])
+        if program.stream_child.size:
+            for edge in range(program.stream_ptr[u64(task)], program.stream_ptr[u64(task + 1)]):
+                if program.stream_lag.size == 0 or program.stream_lag[u64(edge)] == 0:
+                    child = program.stream_child[u64(edge)]
+                    longest = max(longest, path_ps[0, u64(program.task_route[u64(child)])] + behind[u64(child)])
+        behind[u64(task)] = longest
+        route, before = program.task_route[u64(task)], release[u64(task)]
+        after = longest + path_ps[0, u64(route)]
+        for place in range(program.route_ptr[u64(route)], program.route_ptr[u64(route + 1)]):
+            hop = program.route_hop[u64(place)]
+            server = program.hop_server[u64(hop)]
+            around[0, u64(server)] = min(around[0, u64(server)], before)
+            around[1, u64(server)] = min(around[1, u64(server)], after)
+            before += program.hop_latency_ps[u64(hop)]
+            after -= program.hop_latency_ps[u64(hop)]

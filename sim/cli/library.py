@@ -10,11 +10,11 @@ from sim.library.expected import REPEATS, expected, expected_row
 from sim.library.tuner import ROOTED, SENDRECV, Setting, runs_on, version
 from sim.library.tuner_csv import ranges, told, tuner_csv
 from sim.measured.nccl_text import nccl_json
-from sim.study.plans import check_no_engine
 from sim.study.spec import Spec
 from sim.study.tables import aligned, nccl_table, screen_width, time_text
 from topologies.checks import WeftError
 from topologies.grouped import grouped
+from topologies.lazy import later
 from topologies.machines.profile import Machine
 from topologies.units import counted, format_rate, format_size
 
@@ -28,7 +28,7 @@ def setting_of(spec: Spec, machine_and_nodes: tuple[Machine, int] | None = None)
     `machine_and_nodes`: where the spec names none.
     WeftError: no machine, or a key that the library takes from elsewhere.
     """
-    check_no_engine(spec)
+    later("sim.study.plans:check_no_engine")(spec)  # with all of training, which nothing else here needs
     asked, (machine, nodes) = spec.library, machine_and_nodes or spec.build_machine()
     ranks, root = machine.gpus * nodes, spec.collective.root or 0
     if root >= ranks:

@@ -11,6 +11,7 @@ from collectives.core.carried import Carried
 from collectives.core.collective import Ends, collective
 from collectives.core.follow import holds
 from collectives.core.sends import SendList
+from sim.analytic.bounds import load_ps
 from sim.analytic.unlowered import whole_of
 from sim.cli.topology import diameter_hops
 from sim.faults.plan import FaultPlan, Loss, SlowLink
@@ -35,7 +36,8 @@ def _fifo() -> None:
     """A small run, one whose log is long enough for compiled certificates, and bounds that are known before."""
     whole_of(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), Model())
     _all_reduce(check=True)
-    simulate(build("ring", "all-reduce", from_spec("ring:64"), "1MiB"), symmetry="off", chunks=16, check=True)
+    ring = build("ring", "all-reduce", from_spec("ring:64"), "1MiB")
+    load_ps(simulate(ring, symmetry="off", chunks=16, check=True).program)
 
 
 def _rounds() -> None:

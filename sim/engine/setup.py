@@ -35,8 +35,8 @@ QUEUED = 32
 """Of the tasks that begin at once, so many for each server let a bucket be a service longer: what their chunks cause
 becomes due in a later bucket still. 2 servers with 2,047 tasks of an all-to-all: 31 ns a service, was 41."""
 
-FEW_BLOCKS = 256
-"""Up to here five eighths are added: to make more takes as long as hundreds of services."""
+FEW_BLOCKS, FEW_NODES = 512, 256
+"""Room from the first, of which memory is taken as it is used: to make more takes as long as thousands of services."""
 
 JOURNAL_TO_SPARE = 64
 """Rows of a journal beyond the services that are noted whatever happens."""
@@ -355,7 +355,7 @@ def _queues(program: Program, run: Rows[layout.Run]) -> dict[str, Any]:
     run["rank_shift"] = (_most_rank(program) // buckets).bit_length()
     run["buckets"] = buckets = buckets * program.channels
     run["most"] = 8 + program.channels
-    nodes = _with_nodes(rows(layout.Node), run, max(16, n_servers))
+    nodes = _with_nodes(rows(layout.Node), run, max(FEW_NODES, n_servers))
     in_heaps = n_pools > 0 or run["rank_shift"] > 0
     choices, pools = rows(layout.Choice, n_servers), rows(layout.Pool, n_pools)
     choices["wake_ps"] = -1
@@ -443,7 +443,7 @@ def mark(marked: npt.NDArray[np.bool_], onward: I32, root: int) -> None:
 
 def empty_calendar(run: Rows[layout.Run], n_events: int, n_sorted: int) -> dict[str, Any]:
     """The fields of a calendar with nothing in it and room for some events; sets its registers."""
-    n_blocks, n_sorted = max(16, n_events // layout.BLOCK), max(64, n_sorted)
+    n_blocks, n_sorted = max(FEW_BLOCKS, n_events // layout.BLOCK), max(64, n_sorted)
     run["opened"] = run["happened"] = run["late"] = run["free_block"] = 0
     run["blocks"] = n_blocks
     run["spare"] = run["moving"] = NONE
@@ -480,8 +480,7 @@ def with_more_room(state: layout.FifoState) -> layout.FifoState:
         return state._replace(
             order=_longer(state.order, more), other=_longer(state.other, more), late=_longer(state.late, more)
         )
-    blocks = state.next_block.size
-    return with_blocks(state, 5 * blocks // 8 if blocks < FEW_BLOCKS else blocks // 2)
+    return with_blocks(state, state.next_block.size // 2)
 
 
 def _with_longer_backlog(state: layout.FifoState) -> layout.FifoState:

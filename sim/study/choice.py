@@ -9,19 +9,19 @@ slower; where its chunks do not fit the buffers of links, as many more as do.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from collectives import Schedule
 from collectives.reconfigured import Unswitchable
-from sim.analytic.bounds import bounds, busy_and_path_ps
+from sim.analytic.bounds import bounds, busy_and_path_ps, load_ps
 from sim.analytic.unlowered import whole_of
 from sim.engine.run import FOREVER_PS, check_size
 from sim.how import AS_USUAL, How
 from sim.lower.capacity import check_capacity, least_ranks
 from sim.lower.job import lower
 from sim.optimizer.circuits import PLANNED, planned, policy_below
-from sim.program.contract import Program
 from sim.program.flows import check_flows
 from sim.program.model import Model
 from sim.program.outcome import Deadlock, Outrun
@@ -71,13 +71,14 @@ def choose(
     with suppress(Outrun):
         best = run(schedule, model, worth_ps)
         lowered = best.lowered
-    load_ps = _load_ps(lowered.program)
+    load_of = partial(load_ps, latencies=not model.packet_header_bytes)  # of which fewer chunks have fewer
+    least_ps = load_of(lowered.program)
     chunks, services = model.chunks or 1, lowered.program.chunk_hops()
     left, ran = max(TRIAL_SERVICES, 2 * services), {(model.discipline, services)}
     for later, trial in enumerate(trials, 1 - len(trials)):
         worth_ps = min(_far_beyond(limit_ps, -later), _worth_ps(best) if best else FOREVER_PS)
         many = services * (trial.chunks or 1) // chunks
-        if many > left or load_ps > worth_ps or (trial.chunks or least) < least:
+        if many > left or least_ps > worth_ps or (trial.chunks or least) < least:
             continue
         program = lower(schedule, trial, symmetry).program
         if max(busy_and_path_ps(program)) > worth_ps:
@@ -93,18 +94,13 @@ def choose(
             pass
         else:
             if found.time_ps <= worth_ps:  # of some runs, as on circuits, the limit is none
-                best, load_ps = found, _load_ps(found.program)
+                best, least_ps = found, load_of(found.program)
                 chunks, services = trial.chunks or 1, found.events
         left -= cut[1]
         ran.add(cut)
     if best is None or best.time_ps > limit_ps:
         raise Outrun(limit_ps)
     return best
-
-
-def _load_ps(program: Program) -> int:
-    """What any number of chunks takes, but for headers; 0 of heads, whose last chunks do not count, small or large."""
-    return 0 if program.delivers_heads else busy_and_path_ps(program)[0]
 
 
 def _far_beyond(limit_ps: int, trials: int) -> int:

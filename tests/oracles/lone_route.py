@@ -40,6 +40,36 @@ def longest_chain(program: Program) -> int:
     return max(finish, default=0)
 
 
+def load_and_latencies(program: Program) -> int:
+    """The most of any server: its work, and the least latencies from the first begin and to the last end of a task."""
+    routes = [program.route_hop[program.route_ptr[at] : program.route_ptr[at + 1]] for at in program.task_route]
+    latency = [program.hop_latency_ps[hops].tolist() for hops in routes]
+    before, behind = [0] * program.n_tasks, [0] * program.n_tasks
+    edges, moved = [*_edges(program)[0], *_edges(program)[1]], True
+    while moved:
+        last = list(before), list(behind)
+        for parent, child in edges:
+            before[child] = max(before[child], before[parent] + sum(latency[parent]))
+            behind[parent] = max(behind[parent], behind[child] + sum(latency[child]))
+        moved = (before, behind) != last
+    found = 0
+    for server in range(program.n_servers):
+        at = [(task, hop) for task, hops in enumerate(routes)
+              for hop, one in enumerate(hops) if program.hop_server[one] == server]
+        chunks = [(int(program.task_cut[task]), server) for task, _ in at]
+        if at:
+            head = min(before[task] + sum(latency[task][:hop]) for task, hop in at)
+            tail = min(behind[task] + sum(latency[task][hop:]) for task, hop in at)
+            found = max(found, head + sum(_work(program, *one) for one in chunks) + tail)
+    return found
+
+
+def _work(program: Program, cut: int, server: int) -> int:
+    counts = int(program.cut_first[cut]), int(program.cut_chunks[cut] - program.cut_first[cut])
+    sizes = zip(counts, program.cut_size[cut], strict=True)
+    return sum(count * int(program.service(size, program.server_rate[server])) for count, size in sizes if count)
+
+
 def _edges(program: Program) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     whole, stream = [], []
     for task in range(program.n_tasks):

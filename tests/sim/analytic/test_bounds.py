@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from collectives import ALGORITHMS, build
 from sim import simulate
-from sim.analytic.bounds import Moved, bounds, busy_and_path_ps
+from sim.analytic.bounds import Moved, bounds, busy_and_path_ps, load_ps
 from sim.engine.run import run
 from sim.lower.job import lower
 from sim.program import Cutting, Program, ProgramBuilder
@@ -43,6 +43,23 @@ def test_bounds_of_random_programs(block: int, program: Program) -> None:
         patch.setattr("sim.analytic.bounds.BLOCK", block)
         assert busy_and_path_ps(program)[0] == lone_route.busiest(program) <= makespan
         assert busy_and_path_ps(program)[1] == lone_route.longest_chain(program) <= makespan
+
+
+@settings(max_examples=200, deadline=None)
+@given(programs())
+def test_the_load_of_a_server_has_latencies_around_it(program: Program) -> None:
+    """They are those of the oracle, whatever waits for what, and no run is shorter; where heads count nothing is."""
+    try:
+        makespan = run(program).makespan_ps
+    except Deadlock:
+        return
+    found = lone_route.load_and_latencies(program)
+    assert load_ps(program) == (0 if program.delivers_heads else found)
+    assert load_ps(program) <= makespan
+    assert load_ps(program, latencies=False) == (0 if program.delivers_heads else lone_route.busiest(program))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sim.analytic.bounds.BLOCK", 0)  # as of many tasks
+        assert load_ps(program) == (0 if program.delivers_heads else lone_route.busiest(program)) <= makespan
 
 
 @pytest.mark.table
