@@ -2,18 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from collectives.core.emission import Emit
 from collectives.core.pattern import Pattern
 from collectives.core.symmetry import Action, Group, translations
 from sim.lower.marks import Marks, keeping
 from sim.lower.messages import Messages
-from sim.lower.quotient import LINKS_ONLY, Emitter, Orbits, Ranks, check, divide, orbits_of, turns_differ, turns_of
+from sim.lower.quotient import LINKS_ONLY, Emitter, Orbits, Ranks, divide, orbits_of, turns_differ, turns_of, verdict
 from sim.program import I32
-from topologies.core.rateless import alike, digest, wiring_of
 from workloads.job import Communicate, Job, Operation, Reconfigure, Send
 
 
@@ -132,18 +129,9 @@ def _holding(emitters: Sequence[Emitter], group: Group, tie: str, seed: int, ran
     return Group(group.name, kept)
 
 
-_HELD: "WeakKeyDictionary[Emit, dict[tuple[object, ...], bool]]" = WeakKeyDictionary()
-"""By what emits transfers: whether groups that were looked at hold. Jobs of one search or table share it."""
-
-
 def _holds(emitter: Emitter, share: float, group: Group, tie: str, seed: int, ranks: Ranks) -> bool:
     """`share`: of the sample that a job is checked by, where all its transfers are too many."""
-    known = _HELD.setdefault(emitter.emit, {}) if isinstance(emitter, Pattern) else {}
-    moves = digest("", *(column for one in group.generators for column in (one.ranks, one.links)))
-    key = wiring_of(emitter.topology), alike(emitter.topology), moves, tie, seed, ranks, share
-    if key not in known:
-        known[key] = check(emitter, divide(emitter, group, tie, seed, ranks), tie, seed, share=share)[0] is None
-    return known[key]
+    return verdict(emitter, group, tie, seed, ranks, share=share)[0] is None
 
 
 def _take_turns_alike(emitters: Sequence[Emitter], group: Group, tie: str, seed: int, ranks: Ranks) -> bool:
