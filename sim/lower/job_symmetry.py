@@ -1,7 +1,8 @@
 """Which NPUs of a job behave alike, so that one of each kind represents the others."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from sim.lower.marks import Marks, keeping
 from sim.lower.messages import Messages
 from sim.lower.quotient import LINKS_ONLY, Emitter, Orbits, Ranks, divide, orbits_of, turns_differ, turns_of, verdict
 from sim.program import I32
+from topologies.stages import staged
 from workloads.job import Communicate, Job, Operation, Reconfigure, Send
 
 
@@ -23,6 +25,7 @@ def emitter_of(job: Job, operation: Operation) -> Pattern | Messages | None:
     return None
 
 
+@staged("quotient")
 def job_orbits(
     job: Job, tie: str, seed: int, symmetry: str = "auto", marks: Marks | None = None, ranks: Ranks = LINKS_ONLY
 ) -> tuple[Orbits, str]:
@@ -73,15 +76,15 @@ def _emitters(job: Job) -> list[Emitter]:
     return list(found.values())
 
 
-def _candidates(job: Job, emitters: Sequence[Emitter]) -> list[Group]:
+def _candidates(job: Job, emitters: Sequence[Emitter]) -> Iterator[Group]:
     """Groups that move all ports of a rank alike, each once: most collectives of a job declare the same."""
-    declared = [group for emitter in emitters if isinstance(emitter, Pattern) for group in emitter.groups]
-    groups = declared or translations(job.topology)
-    found: dict[tuple[tuple[bytes, bytes], ...], Group] = {}
-    for group in groups:
-        if all(len(action.ranks) == 1 for action in group.generators):
-            found.setdefault(tuple((one.ranks[0].tobytes(), one.links.tobytes()) for one in group.generators), group)
-    return list(found.values())
+    declared = [emitter.groups for emitter in emitters if isinstance(emitter, Pattern)]
+    seen = set[tuple[tuple[bytes, bytes], ...]]()
+    for group in chain.from_iterable(declared if any(map(len, declared)) else [translations(job.topology)]):
+        moves = tuple((one.ranks[0].tobytes(), one.links.tobytes()) for one in group.generators)
+        if all(len(action.ranks) == 1 for action in group.generators) and moves not in seen:
+            seen.add(moves)
+            yield group
 
 
 def _powers(job: Job) -> Callable[[Action], Action | None]:
