@@ -1,11 +1,13 @@
 """Direct: every rank sends to every other rank at once, on any topology."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from collectives.core.builders import by_wiring, plain
+from collectives.core.carried import OfMany
 from collectives.core.collective import collective
 from collectives.core.grid import NOBODY, Grid, shrink
 from collectives.core.pairs import Pairs, exchange
@@ -35,14 +37,14 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
             _send(table, grid, 1, steps[1], after=[(table.ranks, p)])
         return table.build()
 
-    def blocks_of(source: int, slot: int) -> Sequence[int]:
+    def blocks_of(source: Any, slot: int) -> list[Any]:
         step, displacement = divmod(slot, p)
         receiver = grid.displace(source, displacement)
         return [] if displacement == 0 else [_block(kind, p, source, receiver, steps[step])]
 
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=NAME, n_blocks=p * p if kind == "all-to-all" else p,
-        emit=emit, blocks_of=blocks_of, groups=translations(topology),
+        emit=emit, blocks_of=OfMany(blocks_of), groups=translations(topology),
         smaller=Smaller(lambda: _pattern(shrink(topology), kind)),
     )
 
@@ -121,7 +123,7 @@ def _wait(table: TransferTable, grid: Grid) -> None:
     table.join(grid.p, np.concatenate([senders, ranks]), np.tile(displacement, (2, 1)), step=1)
 
 
-def _block(kind: str, p: int, source: int, receiver: int, reduces: bool) -> int:
+def _block(kind: str, p: int, source: Any, receiver: Any, reduces: bool) -> Any:
     if kind == "all-to-all":
         return source * p + receiver
     return receiver if reduces else source

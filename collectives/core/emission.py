@@ -205,6 +205,7 @@ class Emission:
         self._kept: Transfers | None = None
         self._sample: Sample | None = None
         self._laid: Laid | None = None
+        self._comes_to_hand = False
 
     def __call__(self, ranks: npt.NDArray[np.integer]) -> Transfers:
         """The transfers of some sources."""
@@ -212,6 +213,8 @@ class Emission:
         asked = self._asked(ranks)
         if self._kept is None:
             return self._keep(self._checked(ranks, asked), ranks)
+        if self._comes_to_hand and np.count_nonzero(asked) > FEW_SOURCES:
+            self.freeze()
         if np.array_equal(asked, self._known):
             return self._kept
         if np.all(self._known[ranks]):
@@ -248,15 +251,14 @@ class Emission:
 
     @contextmanager
     def at_hand(self, most: int) -> Iterator[None]:
-        """Within it the transfers of every source are emitted once, where there are at most so many."""
+        """Within it the transfers of every source are emitted once, where many are asked for, of at most so many."""
         few, n = self.kept()
         before = self._kept, self._known
-        if n and few.src.size * self._n_sources <= most * n:
-            self.freeze()
+        self._comes_to_hand = n > 0 and few.src.size * self._n_sources <= most * n
         try:
             yield
         finally:
-            self._kept, self._known = before
+            self._kept, self._known, self._comes_to_hand = *before, False
 
     def sample(self) -> Sample:
         """The transfers of the rank in the middle, emitted once: one of ring:1000000 has 4 million."""

@@ -137,8 +137,6 @@ def prove_carried(ends: Ends, p: int, transfers: Transfers, carried: Carried) ->
 class _Proof:
     def __init__(self, ends: Ends, p: int, transfers: Transfers, carried: Carried) -> None:
         self.ends, self.p, self.t, self.blocks = ends, p, transfers, carried
-        self.src, self.dst = transfers.src.tolist(), transfers.dst.tolist()
-        self.reduces, self.counts = transfers.reduces.tolist(), transfers.blocks.tolist()
         self.writes: dict[tuple[int, int], list[_Write]] = {}
         self.pool = [] if transfers.pool is None else transfers.pool[:, :2].tolist()
         self.units: dict[tuple[int, int, int], Units] = {}  # by source, pool and part of the dependency graph
@@ -148,7 +146,7 @@ class _Proof:
 
     def run(self) -> None:
         waits = self._dependencies()
-        moves = int(self.blocks.counts.sum()) + len(self.src)
+        moves = int(self.blocks.counts.sum()) + self.t.src.size
         compiled = pays(moves)
         shown = holds(self.ends, self.p, self.t, self.blocks, waits) if compiled else 0
         if compiled and not shown and moves > MOST_IN_PYTHON:
@@ -165,6 +163,8 @@ class _Proof:
 
     def _follow(self, child: Ints, parent: Ints, entirely: npt.NDArray[np.bool_], *, sends: bool) -> None:
         """Follow what precedes each row, its units, and its blocks unless compiled code did."""
+        self.src, self.dst = self.t.src.tolist(), self.t.dst.tolist()
+        self.reduces, self.counts = self.t.reduces.tolist(), self.t.blocks.tolist()
         ptr, parents = by_key(child, parent, len(self.src))
         streams = not entirely.all()
         whole = by_key(child, entirely.astype(np.int64), len(self.src))[1]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from topologies import Topology, WeftError
 from topologies.checks import checked, told
-from topologies.core.rateless import digest
+from topologies.core.rateless import alike, digest, wiring_of
 from topologies.core.symmetry import Permutation, follow_npus, link_permutation, translation
 from topologies.text.brief import one_line
 from topologies.tiers import UpDownRouter
@@ -142,15 +142,15 @@ def widest_group(topology: Topology, name: str, choices: Iterable[tuple[str, Ite
     return Group(name, tuple(generators), tuple(dropped))
 
 
-_KNOWN: WeakKeyDictionary[Topology, dict[bytes, Action | None]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Topology, dict[tuple[bytes, bytes], Action | None]] = WeakKeyDictionary()
 MOST_KNOWN = 16
-"""Permutations of a topology that are kept: the patterns of a workload have most of them in common."""
+"""Permutations of a wiring that are kept: the patterns of a workload, and networks of a table, have most in common."""
 
 
 def _action(topology: Topology, nodes: Permutation | None) -> Action | None:
     if nodes is None:
         return None
-    known, key = _KNOWN.setdefault(topology, {}), digest("nodes", nodes)
+    known, key = _KNOWN.setdefault(wiring_of(topology), {}), (alike(topology), digest("nodes", nodes))
     if key not in known:
         links = links_moved(topology, nodes, link_permutation)
         known.pop(next(iter(known)) if len(known) >= MOST_KNOWN else key, None)

@@ -1,7 +1,5 @@
 """Lowering of a schedule alone: its shape is the whole program, and lacks sizes, rates and latencies only."""
 
-from fractions import Fraction
-
 import numpy as np
 
 from collectives.core.schedule import Schedule
@@ -10,10 +8,11 @@ from sim.lower.lowered import NO_TASKS, Lowered
 from sim.lower.nics import Ports, flows, has_flows, links_at_once, nics_of
 from sim.lower.pools import pools_alone
 from sim.lower.servers import bandwidths, disciplines_of, distinct_rates, legend, own_cuttings, route_latencies
-from sim.lower.shape import Shape, Timed
-from sim.program import I32, I64, NO_POOLS, Columns, i32
-from sim.program.assemble import Hops, assemble, hop_kinds, hops_by_kind, with_rates
+from sim.lower.shape import Shape, Speeds, Timed
+from sim.program import I32, I64, NO_POOLS, Columns, Works, i32
+from sim.program.assemble import assemble, hops_by_kind, recut, with_rates
 from sim.program.model import Model
+from topologies import Topology
 from workloads.job import Job
 
 MOST_TIMED = 8
@@ -34,25 +33,25 @@ def lower_alone(job: Job, schedule: Schedule, model: Model, shape: Shape) -> Low
 
 
 def _timed(schedule: Schedule, model: Model, shape: Shape) -> Timed:
-    """The program, from that of another topology if links are alike and latencies equal: only its services change."""
-    key = schedule.block_bytes, model, schedule.pattern.pools
+    """The program, from one of other rates, size or chunks, if links are alike and latencies equal."""
+    topology, key = schedule.topology, (schedule.block_bytes, model, schedule.pattern.pools)
     known = shape.timed.get(key)
-    if known is not None and known.topology is schedule.topology:
+    if known is not None and known.topology is topology:
         return known
-    at_once = links_at_once(schedule.topology, [shape.quotient.transfers], model)
-    rates, server_rate = distinct_rates(bandwidths(schedule.topology, model, at_once), shape.server_link)
-    of_hops = model.forwarding, model.deliver, model.endpoint_latency_ps
-    last, latency, hops = shape.hops.get(of_hops, (None, None, None))
-    if last is not schedule.topology or latency is None:
-        latency, hops = route_latencies(schedule.topology, shape, model.endpoint_latency_ps, by_kind=True), None
-    if known is not None and np.array_equal(known.program.server_rate, server_rate) and np.array_equal(
-        known.latency_ps, latency
-    ):
-        found = known._replace(program=with_rates(known.program, rates, same_pairs=True), topology=schedule.topology)
-    else:
-        found, hops = _assembled(schedule, model, shape, rates, i32(server_rate), latency, at_once, hops)
-        shape.hops.clear()
-        shape.hops[of_hops] = schedule.topology, latency, hops
+    uncut = vars(model) | {"chunks": None, "chunk_bytes": None, "cutting": None}
+    others = (one for (_, _, pools), one in reversed(shape.timed.items()) if pools == key[2] and one.uncut == uncut)
+    like, found = known or next(others, None), None
+    speeds = like.speeds if like is not None and like.topology is topology else _speeds(topology, model, shape)
+    if like is not None and like.speeds.fits(speeds):
+        like = like._replace(topology=topology, speeds=speeds)
+        if known is not None:
+            found = like._replace(program=with_rates(known.program, speeds.rates, same_pairs=True))
+        elif shape.quotient.transfers.rounds is None:  # which have cuts of their own
+            works = shape.works(schedule.block_bytes)
+            program = recut(like.program, works, model.cutting, speeds.rates)
+            found = program and like._replace(program=program, task_bytes=_task_bytes(works))
+    if found is None:
+        found = _assembled(schedule, model, shape, speeds, uncut)
     most = MOST_TIMED if found.task_bytes.size <= MOST_TASKS else 1
     if len(shape.timed) >= most and key not in shape.timed:
         del shape.timed[next(iter(shape.timed))]  # the oldest
@@ -60,23 +59,31 @@ def _timed(schedule: Schedule, model: Model, shape: Shape) -> Timed:
     return found
 
 
-def _assembled(
-    schedule: Schedule, model: Model, shape: Shape, rates: list[Fraction], server_rate: I32, latency_ps: I64,
-    at_once: int, hops: Hops | None,
-) -> tuple[Timed, Hops]:
-    works = shape.works(schedule.block_bytes)
-    task_bytes = works[0][works[1]] if works[0].size > 1 else np.broadcast_to(works[0], works[1].size)
-    none = np.zeros(0, np.int32)
+def _speeds(topology: Topology, model: Model, shape: Shape) -> Speeds:
+    at_once = links_at_once(topology, [shape.quotient.transfers], model)
+    rates, server_rate = distinct_rates(bandwidths(topology, model, at_once), shape.server_link)
+    latency_ps = route_latencies(topology, shape, model.endpoint_latency_ps, by_kind=True)
+    return Speeds(at_once, rates, i32(server_rate), latency_ps)
+
+
+def _task_bytes(works: Works) -> I64:
+    return works[0][works[1]] if works[0].size > 1 else np.broadcast_to(works[0], works[1].size)
+
+
+def _assembled(schedule: Schedule, model: Model, shape: Shape, speeds: Speeds, uncut: dict[str, object]) -> Timed:
+    works, none = shape.works(schedule.block_bytes), np.zeros(0, np.int32)
+    task_bytes = _task_bytes(works)
     cuttings, cutting = own_cuttings(shape, [model.cutting])
     topology, t, keys = schedule.topology, shape.quotient.transfers, shape.server_link
     flow = flows(topology, t)[shape.task_row] if has_flows(model) else None
     ports = Ports(model, [(schedule.pattern, t)])
     port = np.broadcast_to(ports.of(schedule.pattern, t), t.src.size)[shape.task_row] if model.nic else none
     check_buffers(model, task_bytes, cutting, cuttings)
-    if hops is None and latency_ps.ndim == 2:
+    hops, latency_ps = None, speeds.latency_ps
+    if latency_ps.ndim == 2:
         hops = hops_by_kind(shape.route_hop, latency_ps.reshape(-1), model.forwarding, model.deliver)
     columns = Columns(
-        rates=rates, server_rate=server_rate,
+        rates=speeds.rates, server_rate=speeds.server_rate,
         server_discipline=disciplines_of(topology, model, keys),
         route_ptr=shape.route_ptr, route_server=none if hops else shape.route_server, route_latency_ps=latency_ps,
         task_work=task_bytes, task_cutting=None if isinstance(cutting, int) else i32(cutting),
@@ -84,16 +91,15 @@ def _assembled(
         edge_parent=none, edge_child=none, edge_lag=none,  # its waits are made
         route_channel=shape.route_channel,
     )
-    hops = hop_kinds(columns, model.forwarding, model.deliver) if hops is None else hops
     program = assemble(
         columns, cuttings, model.forwarding, model.deliver,
         NO_POOLS if t.pool is None else pools_alone(schedule.pattern, shape),
-        nics=nics_of(topology, keys, model, port, flow, ports.in_turn, at_once), task_flow=flow,
+        nics=nics_of(topology, keys, model, port, flow, ports.in_turn, speeds.at_once), task_flow=flow,
         buffers=buffers_of(topology, keys, model), bubble=model.bubble,
         waits=shape.waits, works=works, hops=hops,
     )
     operation = np.broadcast_to(np.int32(0), task_bytes.size)
-    return Timed(program, task_bytes, latency_ps, topology, (*legend(topology, model, keys), operation)), hops
+    return Timed(program, task_bytes, speeds, topology, (*legend(topology, model, keys), operation), uncut)
 
 
 def _priority(shape: Shape, discipline: str) -> I32:

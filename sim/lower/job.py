@@ -170,7 +170,8 @@ class _Lowering:
         # joins: of joins that may be left out, operation, ranks, and the first task behind them
         self.bare, self.joins, self.n_joins = bare, list[tuple[int, I64, int]](), 0
         self.needed = {other for one in job.operations for other in one.after}
-        self.blocks: list[tuple[int, _Block]] = []  # tasks, and their columns
+        self.blocks: list[_Block] = []  # columns of tasks
+        self.counts: list[int] = []  # tasks of each block
         self.alike: dict[tuple[int, int], _Block] = {}  # columns of transfers, by template and size
         self.edges: list[tuple[I64 | I32, I64 | I32, I32 | int]] = []  # parent, child, lag
         self.waits: list[tuple[int, I64, int]] = []  # operation waited for, the NPUs that wait, the task of the first
@@ -203,7 +204,8 @@ class _Lowering:
     def run(self, words: str) -> Lowered:
         """The program of all operations; `words` describe which NPUs are simulated."""
         for number, operation in enumerate(self.job.operations):
-            count("operations", number, len(self.job.operations))
+            if number % 64 == 0:
+                count("operations", number, len(self.job.operations))
             if isinstance(operation.work, Compute):
                 self._add_compute(number, operation, operation.work)
             elif isinstance(operation.work, Reconfigure):
@@ -303,12 +305,12 @@ class _Lowering:
 
     def _waiting(self) -> tuple[I64, I64]:
         """For each task that begins an operation on an NPU, what ends on that NPU before: parents and children."""
-        p, ends = self.job.topology.n_npus, [(at, self.end[at]) for at in sorted({other for other, _, _ in self.waits})]
-        waiting = np.array([(other, ranks.size, first) for other, ranks, first in self.waits], np.int64).reshape(-1, 3)
-        other, count, first = waiting.T
-        end = _joined([number * p + span.ranks for number, span in ends], np.int64)  # ascending
-        task = _joined([span.tasks for _, span in ends], np.int64)
-        wanted = np.repeat(other * p, count) + _joined([ranks for _, ranks, _ in self.waits], np.int64)
+        numbers, waits, firsts = zip(*self.waits, strict=True) if self.waits else ((), (), ())
+        other, first, count = (np.array(one, np.int64) for one in (numbers, firsts, [*map(len, waits)]))
+        p, ends = self.job.topology.n_npus, TaskTable({at: self.end[at] for at in distinct_of(other).tolist()})
+        operation, rank, task = ends.rows(ends.counts())
+        end = operation * p + rank  # ascending
+        wanted = np.repeat(other * p, count) + _joined(waits, np.int64)
         at = finder(end)(wanted)
         found = np.flatnonzero(np.append(end, -1)[at] == wanted)
         return task[at[found]], ranges(first, count)[found]
@@ -345,7 +347,8 @@ class _Lowering:
     # --- columns ----------------------------------------------------------------------------------------------
 
     def _add_tasks(self, count: int, block: _Block) -> int:
-        self.blocks.append((count, block))
+        self.blocks.append(block)
+        self.counts.append(count)
         self.n_tasks += count
         return self.n_tasks - count
 
@@ -365,16 +368,16 @@ class _Lowering:
         return self.n_routes - routes.hops.size
 
     def _column(self, name: str, dtype: type[N]) -> npt.NDArray[N]:
-        return _filled([(count, getattr(block, name)) for count, block in self.blocks], dtype)
+        return _filled(np.array(self.counts, np.int64), [getattr(block, name) for block in self.blocks], dtype)
 
     def _runs(self) -> tuple[I64, I64, I64]:
         """Work and cutting of tasks, and how many tasks that is of, block by block where those of a block are alike."""
-        runs: list[tuple[int, I64 | int, I64 | int, int]] = []
-        for n, block in self.blocks:
-            alike = isinstance(block.work, int) and isinstance(block.cutting, int)
-            runs.append((min(n, 1) if alike else n, block.work, block.cutting, n if alike else 1))
-        work, cutting, run = (_filled([(one[0], one[at]) for one in runs], np.int64) for at in (1, 2, 3))
-        return work, cutting, run
+        alike = [isinstance(block.work, int) and isinstance(block.cutting, int) for block in self.blocks]
+        counts = np.array(self.counts, np.int64)
+        n, run = np.where(alike, (np.minimum(counts, 1), counts), (counts, np.ones_like(counts)))
+        work, cutting = (_filled(n, [getattr(block, name) for block in self.blocks], np.int64)
+                         for name in ("work", "cutting"))
+        return work, cutting, np.repeat(run, n)
 
     def _taken(self) -> tuple[I64, I32, I64, I8, I32]:
         """Hops of each route, server, latency and channel of each hop, and route of each task.
@@ -398,14 +401,15 @@ class _Lowering:
         """Parent, child and lag of all edges, and whether none is known to lead back; adds the joins that are left."""
         parent = _joined([part for part, _, _ in self.edges], np.int32)
         child = _joined([part for _, part, _ in self.edges], np.int32)
-        lag = _filled([(part[0].size, part[2]) for part in self.edges], np.int32)
+        lag = _filled(np.array([part.size for part, _, _ in self.edges]), [lag for _, _, lag in self.edges], np.int32)
         if not self.n_joins:
             return parent, child, lag, False
         ptr, into, kept = (np.zeros(shape, np.int32) for shape in (self.n_joins + 2, child.size, (3, child.size)))
-        stands = _filled([(ranks.size, first) for _, ranks, first in self.joins], np.int32)
+        counts = np.array([ranks.size for _, ranks, _ in self.joins])
+        stands = np.repeat(np.array([first for _, _, first in self.joins], np.int32), counts)
         edges, forward = without_joins(parent, child, lag, JOINS, self.n_tasks, ptr, into, stands, kept)
         left = stands >= self.n_tasks
-        number = _filled([(ranks.size, number) for number, ranks, _ in self.joins], np.int64)[left]
+        number = np.repeat([number for number, _, _ in self.joins], counts)[left]
         self._add_tasks(number.size, _Block(
             0, 0, 0, 0, 0, number, _joined([ranks for _, ranks, _ in self.joins], np.int64)[left], NO_TRANSFER
         ))
@@ -518,14 +522,14 @@ def _block_bytes(operation: Operation) -> int | I64:
     return np.array(work.size_bytes, np.int64) if isinstance(work.size_bytes, tuple) else work.size_bytes
 
 
-def _filled(parts: Sequence[tuple[int, npt.NDArray[np.integer] | int]], dtype: type[N]) -> npt.NDArray[N]:
+def _filled(counts: I64, parts: list[npt.NDArray[np.integer] | int], dtype: type[N]) -> npt.NDArray[N]:
     """Arrays one after the other, or as often as said a value."""
-    counts = np.array([many for many, _ in parts], np.int64)
-    values = np.array([part if isinstance(part, int) else 0 for _, part in parts], dtype)
+    plain = [isinstance(part, int) for part in parts]
+    values = np.array(parts if all(plain) else [part if isinstance(part, int) else 0 for part in parts], dtype)
     found = np.full(counts.sum(), values[0]) if values.size and np.ptp(values) == 0 else np.repeat(values, counts)
-    for end, (many, part) in zip(np.cumsum(counts).tolist(), parts, strict=True):
-        if not isinstance(part, int):
-            found[end - many : end] = part
+    if not all(plain):
+        arrays = [part for part in parts if not isinstance(part, int)]
+        found[np.repeat(np.logical_not(plain), counts)] = _joined(arrays, dtype)
     return found
 
 

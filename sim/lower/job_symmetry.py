@@ -1,19 +1,18 @@
 """Which NPUs of a job behave alike, so that one of each kind represents the others."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from weakref import WeakKeyDictionary
+from itertools import chain
 
 import numpy as np
 
-from collectives.core.emission import Emit
 from collectives.core.pattern import Pattern
 from collectives.core.symmetry import Action, Group, translations
 from sim.lower.marks import Marks, keeping
 from sim.lower.messages import Messages
-from sim.lower.quotient import LINKS_ONLY, Emitter, Orbits, Ranks, check, divide, orbits_of, turns_differ, turns_of
+from sim.lower.quotient import LINKS_ONLY, Emitter, Orbits, Ranks, divide, orbits_of, turns_differ, turns_of, verdict
 from sim.program import I32
-from topologies.core.rateless import alike, digest, wiring_of
+from topologies.stages import staged
 from workloads.job import Communicate, Job, Operation, Reconfigure, Send
 
 
@@ -26,6 +25,7 @@ def emitter_of(job: Job, operation: Operation) -> Pattern | Messages | None:
     return None
 
 
+@staged("quotient")
 def job_orbits(
     job: Job, tie: str, seed: int, symmetry: str = "auto", marks: Marks | None = None, ranks: Ranks = LINKS_ONLY
 ) -> tuple[Orbits, str]:
@@ -76,15 +76,15 @@ def _emitters(job: Job) -> list[Emitter]:
     return list(found.values())
 
 
-def _candidates(job: Job, emitters: Sequence[Emitter]) -> list[Group]:
+def _candidates(job: Job, emitters: Sequence[Emitter]) -> Iterator[Group]:
     """Groups that move all ports of a rank alike, each once: most collectives of a job declare the same."""
-    declared = [group for emitter in emitters if isinstance(emitter, Pattern) for group in emitter.groups]
-    groups = declared or translations(job.topology)
-    found: dict[tuple[tuple[bytes, bytes], ...], Group] = {}
-    for group in groups:
-        if all(len(action.ranks) == 1 for action in group.generators):
-            found.setdefault(tuple((one.ranks[0].tobytes(), one.links.tobytes()) for one in group.generators), group)
-    return list(found.values())
+    declared = [emitter.groups for emitter in emitters if isinstance(emitter, Pattern)]
+    seen = set[tuple[tuple[bytes, bytes], ...]]()
+    for group in chain.from_iterable(declared if any(map(len, declared)) else [translations(job.topology)]):
+        moves = tuple((one.ranks[0].tobytes(), one.links.tobytes()) for one in group.generators)
+        if all(len(action.ranks) == 1 for action in group.generators) and moves not in seen:
+            seen.add(moves)
+            yield group
 
 
 def _powers(job: Job) -> Callable[[Action], Action | None]:
@@ -132,18 +132,9 @@ def _holding(emitters: Sequence[Emitter], group: Group, tie: str, seed: int, ran
     return Group(group.name, kept)
 
 
-_HELD: "WeakKeyDictionary[Emit, dict[tuple[object, ...], bool]]" = WeakKeyDictionary()
-"""By what emits transfers: whether groups that were looked at hold. Jobs of one search or table share it."""
-
-
 def _holds(emitter: Emitter, share: float, group: Group, tie: str, seed: int, ranks: Ranks) -> bool:
     """`share`: of the sample that a job is checked by, where all its transfers are too many."""
-    known = _HELD.setdefault(emitter.emit, {}) if isinstance(emitter, Pattern) else {}
-    moves = digest("", *(column for one in group.generators for column in (one.ranks, one.links)))
-    key = wiring_of(emitter.topology), alike(emitter.topology), moves, tie, seed, ranks, share
-    if key not in known:
-        known[key] = check(emitter, divide(emitter, group, tie, seed, ranks), tie, seed, share=share)[0] is None
-    return known[key]
+    return verdict(emitter, group, tie, seed, ranks, share=share)[0] is None
 
 
 def _take_turns_alike(emitters: Sequence[Emitter], group: Group, tie: str, seed: int, ranks: Ranks) -> bool:

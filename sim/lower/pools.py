@@ -1,14 +1,12 @@
 """Who takes and gives back the units of pools: those of a schedule alone, and those that operations of a job share."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
 from collectives.core.pattern import Pattern
 from collectives.core.transfers import Pool
 from sim.lower.shape import Shape
-from sim.program import DISCIPLINES, I64, NO_POOLS, PER_TASK, Pools
+from sim.program import DISCIPLINES, I32, I64, NO_POOLS, PER_TASK, Pools
 from topologies import WeftError
 from topologies.core.paths import distinct_of
 
@@ -41,19 +39,24 @@ class PoolUses:
     """Collects the uses of pools, operation by operation: pools of one name on one NPU are one pool."""
 
     def __init__(self) -> None:
-        self.asks: list[I64] = []  # (3, n): task, rank and pool in one number, place in line
-        self.gives: list[I64] = []
+        self.first: list[int] = []  # task of each use of a shape
+        self.uses: list[tuple[I64, I64]] = []  # asks, gives: task, rank and pool in one number, place in line
         self.limits: dict[str, Pool] = {}
-        self._of_shape: dict[tuple[Shape, tuple[str, ...]], list[tuple[I64, I64, I64]]] = {}
+        self._of_shape: dict[tuple[Shape, tuple[Pool, ...]], tuple[I64, I64]] = {}
 
-    def add(self, operation: str, pools: Sequence[Pool], shape: Shape, first: int) -> None:
+    def add(self, operation: str, pools: tuple[Pool, ...], shape: Shape, first: int) -> None:
         """The uses of an operation, whose tasks begin at `first`.
 
         WeftError: an earlier operation has another pool of that name.
         """
-        transfers, row = shape.quotient.transfers, shape.task_row
-        if transfers.pool is None:
+        if shape.quotient.transfers.pool is None:
             return
+        if (known := (shape, pools)) not in self._of_shape:
+            self._of_shape[known] = self._uses(operation, pools, shape, shape.quotient.transfers.pool[shape.task_row])
+        self.first.append(first)
+        self.uses.append(self._of_shape[known])
+
+    def _uses(self, operation: str, pools: tuple[Pool, ...], shape: Shape, pool_of: I32) -> tuple[I64, I64]:
         for pool in pools:
             before = self.limits.setdefault(pool.name, pool)
             if before[:2] != pool[:2]:
@@ -62,23 +65,27 @@ class PoolUses:
                     f"an earlier one {before.capacity} ({before.discipline}): operations, of all tenants too, share "
                     "the windows of their NPUs: give all the same active_chunks and service"
                 )
-        known = shape, tuple(pool.name for pool in pools)
-        if known not in self._of_shape:
-            names = list(self.limits)
-            number = np.array([names.index(pool.name) for pool in pools], np.int64)
-            self._of_shape[known] = found = []
-            for key in transfers.pool[row, :2].T:
-                tasks = np.flatnonzero(key >= 0)
-                pool_id = shape.task_src[tasks].astype(np.int64) << 32 | number[key[tasks]]
-                found.append((tasks, pool_id, transfers.pool[row[tasks], 2]))
-        for (tasks, pool_id, place), collected in zip(self._of_shape[known], (self.asks, self.gives), strict=True):
-            collected.append(np.stack([first + tasks, pool_id, place]))
+        names = list(self.limits)
+        number = np.array([names.index(pool.name) for pool in pools], np.int64)
+        tasks = [np.flatnonzero(key >= 0) for key in pool_of[:, :2].T]
+        asks, gives = (
+            np.stack([some, shape.task_src[some].astype(np.int64) << 32 | number[key[some]], pool_of[some, 2]])
+            for some, key in zip(tasks, pool_of[:, :2].T, strict=True)
+        )
+        return asks, gives
+
+    def _all(self, at: int) -> I64:
+        """All asks, or all gives."""
+        some = [uses[at] for uses in self.uses]
+        found = np.concatenate(some, axis=1)
+        found[0] += np.repeat(self.first, [one.shape[1] for one in some])
+        return found
 
     def build(self, priority: npt.NDArray[np.integer]) -> tuple[Pools, npt.NDArray[np.integer]]:
         """Pools, and priorities in which the place in a pool's line comes after the priority of the operation."""
         if not self.limits:
             return NO_POOLS, priority
-        asks, gives = (np.concatenate(one, axis=1) for one in (self.asks, self.gives))
+        asks, gives = self._all(0), self._all(1)
         ids, pool = np.unique(np.concatenate([asks[1], gives[1]]), return_inverse=True)
         limits = list(self.limits.values())
         mine = [limits[number] for number in (ids & 0xFFFFFFFF).tolist()]

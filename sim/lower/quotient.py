@@ -18,12 +18,12 @@ Eight ranks in a ring under rotation by two, with representatives 0 and 1:
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, cast
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.emission import Emission
+from collectives.core.emission import Emission, Emit
 from collectives.core.laid import Laid
 from collectives.core.pattern import Pattern
 from collectives.core.routes import paths_of
@@ -37,6 +37,7 @@ from sim.program.columns import blocks, numbered
 from topologies import Topology
 from topologies.core.joined import join
 from topologies.core.paths import Paths, ranges
+from topologies.core.rateless import alike, digest, wiring_of
 from topologies.stages import staged
 from topologies.text.brief import one_line
 
@@ -205,7 +206,7 @@ def _largest(
     while kept:
         tried = Group(group.name, kept)
         candidate = divide(pattern, tried, tie, seed, ranks)
-        fault, how = check(pattern, candidate, tie, seed, marks)
+        fault, how = verdict(pattern, tried, tie, seed, ranks, marks, candidate=candidate)
         if fault is None:
             shrunk = f", shrunk: {'; '.join(notes)}" if notes else ""
             p, few = pattern.p, candidate.orbits.sources.size
@@ -220,13 +221,9 @@ def _shrink(
     pattern: Pattern, name: str, kept: tuple[Action, ...], tie: str, seed: int, ranks: Ranks
 ) -> tuple[Action, ...]:
     """The generators that hold one by one; if all of them do, all but the last."""
-    alone = tuple(
-        action
-        for action in kept
-        if check(
-            pattern, divide(pattern, Group(name, (action,)), tie, seed, ranks), tie, seed, share=CANDIDATE_SHARE
-        )[0] is None
-    )
+    alone = tuple(action for action in kept if verdict(
+        pattern, Group(name, (action,)), tie, seed, ranks, share=CANDIDATE_SHARE
+    )[0] is None)
     return alone if len(alone) < len(kept) else kept[:-1]
 
 
@@ -357,6 +354,29 @@ def _of_representatives(transfers: Transfers, orbits: Orbits) -> Transfers:
 
 
 # --- the check ----------------------------------------------------------------------------------------------------
+
+_VERDICTS: "WeakKeyDictionary[Emit, dict[tuple[object, ...], tuple[str | None, str]]]" = WeakKeyDictionary()
+"""By what emits transfers: what is wrong with groups that were looked at. Shared by the shapes of a pattern, which
+differ in what ranks wait for as well, and by the jobs of a search or a table."""
+
+
+def verdict(
+    pattern: Emitter, group: Group, tie: str, seed: int, ranks: Ranks = LINKS_ONLY, marks: Marks | None = None,
+    *, share: float = 1, candidate: Quotient | None = None,
+) -> tuple[str | None, str]:
+    """What is wrong with the quotient by a group, as `check` has it; of a pattern, looked at once.
+
+    `candidate`: the quotient, where there is one.
+    """
+    known = _VERDICTS.setdefault(pattern.emit, {}) if isinstance(pattern, Pattern) else {}
+    topology, moves = pattern.topology, (column for one in group.generators for column in (one.ranks, one.links))
+    looked_at = ranks._replace(together=False)  # which `keep` alone asks for
+    routed = wiring_of(topology), alike(topology), tie, seed
+    key = *routed, digest("", *moves), looked_at, marks and marks.digest, share
+    if key not in known:
+        q = divide(pattern, group, tie, seed, ranks) if candidate is None else candidate
+        known[key] = check(pattern, q, tie, seed, marks, share=share)
+    return known[key]
 
 
 def check(

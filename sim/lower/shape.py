@@ -5,6 +5,7 @@ so that a sweep over sizes, chunk counts, models, bandwidths and latencies build
 """
 
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property, partial
 from typing import NamedTuple, cast
 from weakref import WeakKeyDictionary, ref
@@ -19,7 +20,6 @@ from sim.lower.marks import Marks
 from sim.lower.progress import FREE, Waiting, waiting_rows
 from sim.lower.quotient import LINKS_ONLY, Quotient, Ranks, Routes, find_rows, quotient
 from sim.program import I8, I32, I64, WHOLE, Program, Waits, Works, i32, unique_rows, waits_of
-from sim.program.assemble import Hops
 from sim.program.columns import BLOCK, is_dense, numbered
 from sim.program.model import Model
 from sim.program.passes import rows_of
@@ -38,17 +38,31 @@ _shapes: "WeakKeyDictionary[Emit, dict[tuple[object, ...], Shape]]" = WeakKeyDic
 """By what emits the transfers, which patterns have in common on topologies of the same nodes and links."""
 
 
+class Speeds(NamedTuple):
+    """What of a program depends on the rates and latencies of a topology."""
+
+    at_once: int  # links that a NIC has at once
+    rates: list[Fraction]
+    server_rate: I32
+    latency_ps: I64  # of each hop, or of each kind of hop
+
+    def fits(self, other: "Speeds") -> bool:
+        """Whether servers are alike in the same way, and latencies equal."""
+        return np.array_equal(self.server_rate, other.server_rate) and np.array_equal(self.latency_ps, other.latency_ps)
+
+
 class Timed(NamedTuple):
-    """The program of a shape at one size under one model on a topology, with task bytes and latencies.
+    """The program of a shape at one size under one model on a topology, with task bytes.
 
     And its legend: link, rank and stream of each server, names of streams, and operation of each task.
     """
 
     program: Program
     task_bytes: I64
-    latency_ps: I64  # of each hop, or of each kind of hop
+    speeds: Speeds
     topology: Topology
     legend: tuple[I32, I32, I32, tuple[str, ...], I32]
+    uncut: dict[str, object]  # the model, but for how it cuts
 
 
 @one_line
@@ -69,10 +83,8 @@ class Shape:
     task_route: I32  # (T,)
     waiting: Waiting = FREE  # what its ranks wait for beyond the dependencies
     route_channel: I8 = field(default_factory=lambda: np.zeros(0, np.int8))
-    # programs by the size of a block, to be timed again with other rates
+    # programs by the size of a block, to be timed again with other rates, or cut otherwise
     timed: dict[tuple[int, Model, tuple[Pool, ...]], Timed] = field(default_factory=dict)
-    # by forwarding, delivery and latency of endpoints: those of the last topology, with its latencies
-    hops: dict[tuple[str, str, int], tuple[Topology, I64, Hops]] = field(default_factory=dict)
 
     @property
     def route_server(self) -> I32:

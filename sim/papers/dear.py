@@ -15,6 +15,7 @@ References
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
@@ -106,6 +107,7 @@ def groups_of(workload: Workload, bucket_bytes: int | None) -> "Iterator[Group]"
         yield Group(forward / 1e9, backward / 1e9, bucket.call.size_bytes)
 
 
+@cache
 def closed_forms(subject: Subject, network: Interconnect, bucket_bytes: int | None, gpu: Accelerator = GPU) -> (
     tuple[float, float]
 ):
@@ -114,8 +116,12 @@ def closed_forms(subject: Subject, network: Interconnect, bucket_bytes: int | No
     return wfbp_s(groups, network.ring), dear_s(groups, network.ring)
 
 
+@cache
 def simulated_s(subject: Subject, network: Interconnect, loop: str, bucket_bytes: int | None) -> float:
-    """The same iteration on a simulated ring: half the bandwidth per direction, a step's start-up on each link."""
+    """The same iteration on a simulated ring: half the bandwidth per direction, a step's start-up on each link.
+
+    Once: the best threshold is often none, or 25 MiB.
+    """
     rate, step = bytes_per_s(0.5 / network.ring.s_per_byte), seconds(network.ring.step_s)
     topology = ring(WORKERS, bandwidth=rate, latency=step, hop_latency=0)
     training = Training(loop=loop, bucket_bytes=bucket_bytes, in_order=True, options={"pipeline_chunks": 1})

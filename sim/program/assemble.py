@@ -101,13 +101,12 @@ def assemble(
     choice(forwarding, FORWARDING, "forwarding")
     choice(deliver, DELIVERY, "deliver")
     n_tasks = columns.task_route.size
-    cut_table, task_cut = _cut_tasks(columns.task_cutting, works or works_of(columns.task_work), cuttings)
+    cuts = _cuts(columns.task_cutting, works or works_of(columns.task_work), cuttings)
     if columns.task_run is not None:
-        task_cut = np.repeat(task_cut, columns.task_run)
-    sizes, size_row = np.unique(cut_table[:, 2:4], return_inverse=True)
+        cuts["task_cut"] = np.repeat(cuts["task_cut"], columns.task_run)
     if waits is None:
-        edges = columns.edge_parent, columns.edge_child, columns.edge_lag
-        waits = waits_of(*edges, n_tasks, (cut_table[:, 0], task_cut), columns.edges_forward)
+        edges, chunks = (columns.edge_parent, columns.edge_child, columns.edge_lag), cuts["cut_chunks"].astype(np.int64)
+        waits = waits_of(*edges, n_tasks, (chunks, cuts["task_cut"]), columns.edges_forward)
     used = np.append(columns.server_discipline, np.asarray(pools.discipline, np.int8))
     looked_at = np.any(WEIGHTS[used, 0] != 0)
     program = Program(
@@ -117,26 +116,34 @@ def assemble(
         service_ps=np.zeros(0, np.int64),  # with_services
         service_row=np.zeros(0, np.int64),
         n_rates=0,
-        cut_chunks=i32(cut_table[:, 0]),
-        cut_first=i32(cut_table[:, 1]),
-        cut_size=i32(size_row.reshape(-1, 2)),
-        cut_work=np.ascontiguousarray(cut_table[:, 4]),
+        **cuts,
         **(hop_kinds(columns, forwarding, deliver) if hops is None else hops),
         route_ptr=i32(columns.route_ptr),
-        task_cut=task_cut,
         task_route=i32(columns.task_route),
         task_class=i32(columns.task_class),
         task_priority=i32(columns.task_priority if looked_at else []),
         **waits.columns,
         **_pool_arrays(pools, n_tasks),
-        chunk_work=np.ascontiguousarray(sizes),
-        **(_flows(task_flow) if nics is None else _nic_arrays(nics, sizes, columns.server_rate.size)),
+        **(_flows(task_flow) if nics is None else _nic_arrays(nics, cuts["chunk_work"], columns.server_rate.size)),
     )
     check_nics(program)
     check_windows(program)
     if buffers is not None:
         program = with_buffers(program, *buffers, bubble)
     return with_turns(with_rates(program, columns.rates))
+
+
+def recut(program: Program, works: "Works", cutting: Cutting, per_s: Sequence[Fraction]) -> Program | None:
+    """An assembled program with other amounts of work, all cut alike; None where more than its cuts depends on chunks.
+
+    `per_s`: its distinct rates, work per second.
+    WeftError: a window that can never open, or a run that could outlast the clock.
+    """
+    if program.has_nics or program.has_credits or program.takes_turns:
+        return None
+    program = program._replace(**_cuts(None, works, [cutting]))
+    check_windows(program)
+    return with_rates(program, per_s)
 
 
 def with_rates(program: Program, per_s: Sequence[Fraction], *, same_pairs: bool = False) -> Program:
@@ -179,8 +186,8 @@ def works_of(task_work: I64) -> Works:
     return works, i32(row)
 
 
-def _cut_tasks(which: I32 | I64 | None, found: Works, cuttings: Sequence[Cutting]) -> tuple[I64, I32]:
-    """Table of (chunks, leading, first size, rest size, work), one row per distinct cut, and the row of each task."""
+def _cuts(which: I32 | I64 | None, found: Works, cuttings: Sequence[Cutting]) -> dict[str, Any]:
+    """The cuts of a program, one for each amount of work and cutting (`which` of each task), and those of the tasks."""
     works, row = found
     if which is not None:
         pairs, at = unique_rows(which.astype(np.int64) * works.size + row)
@@ -189,7 +196,11 @@ def _cut_tasks(which: I32 | I64 | None, found: Works, cuttings: Sequence[Cutting
     else:
         distinct = [(0, int(work)) for work in works]
     table = np.array([(*cuttings[c].cut(work), work) for c, work in distinct], dtype=np.int64).reshape(len(distinct), 5)
-    return table, row
+    sizes, size = np.unique(table[:, 2:4], return_inverse=True)
+    return {
+        "cut_chunks": i32(table[:, 0]), "cut_first": i32(table[:, 1]), "cut_size": i32(size.reshape(-1, 2)),
+        "cut_work": np.ascontiguousarray(table[:, 4]), "task_cut": row, "chunk_work": np.ascontiguousarray(sizes),
+    }
 
 
 def _last_hops(columns: Columns, deliver: str) -> I8:

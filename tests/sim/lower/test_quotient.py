@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
@@ -164,3 +166,23 @@ def test_transfers_may_be_compared_a_part_at_a_time(
     whole = found()
     monkeypatch.setattr(quotient, "AT_ONCE", at_once)
     assert found() == whole
+
+
+def test_a_group_is_looked_at_once_whatever_ranks_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And anew where other links are alike; each time the run is the full one."""
+    looked, check = [], quotient.check
+
+    def counted(pattern: quotient.Emitter, q: quotient.Quotient, *more: Any, **named: Any) -> tuple[str | None, str]:
+        looked.append(q.orbits.sources.size)
+        return check(pattern, q, *more, **named)
+
+    monkeypatch.setattr(quotient, "check", counted)
+    monkeypatch.setattr(quotient, "_VERDICTS", WeakKeyDictionary())
+    fabric = from_spec("torus:7x3")
+    for progress in ("free", "all"):
+        words = assert_exact(build("bucket", "all-reduce", fabric, "64KiB"), Model(chunks=2, rank_progress=progress))
+        assert words.startswith("1 of 21 ranks")
+    assert looked == [1]
+    slower = fabric.with_links(latency_ps=fabric.latency_ps + (fabric.dimension == 1))
+    assert_exact(build("bucket", "all-reduce", slower, "64KiB"), Model(chunks=2))
+    assert looked == [1, 1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field, replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -592,6 +593,7 @@ def test_where_every_generator_holds_alone_the_last_one_is_left_out(monkeypatch:
         return ("both together" if np.unique(q.orbits.rank).size == 1 else None), "looked at"
 
     monkeypatch.setattr(symmetry, "check", not_both)
+    monkeypatch.setattr(symmetry, "_VERDICTS", WeakKeyDictionary())
     assert words(torus((4, 4))) == (
         "4 of 16 ranks simulated by translations, looked at, shrunk: translations: both together"
     )
