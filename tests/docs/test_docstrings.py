@@ -24,7 +24,6 @@ def test_there_are_examples() -> None:
     assert len(WITH_EXAMPLES) > 20
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("path", WITH_EXAMPLES, ids=module_name)
 def test_examples_of_a_module(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -203,7 +203,7 @@ class Iteration:
         --------
         >>> from workloads.topoopt import vgg16
         >>> len(vgg16().job().operations)
-        56
+        88
         """
         network = switch(self.n) if fabric is None else fabric
         if network.n_npus < self.n:
