@@ -164,7 +164,7 @@ class _Run:
 
     def best(self, plans: Mapping[str, Job], model: Model, symmetry: str, faults: FaultPlan | None) -> Result:
         """The quickest of the plans of a job's circuits that end; what the changes alone take excludes some."""
-        name, found, said, stuck = "", None, list[str](), None
+        name, found, said, stuck, healthy_ps = "", None, list[str](), None, FOREVER_PS
         for other, job in plans.items():
             if found is not None and (least := least_ps(job)) >= found.time_ps:
                 said.append(f"{other} at least {format_time(least)}")
@@ -173,6 +173,7 @@ class _Run:
                 result = self.healthy(job, model, symmetry)
                 if faults is not None:
                     time_ps, wall_s = result.time_ps, result.wall_s
+                    healthy_ps = min(healthy_ps, time_ps)  # without faults, another plan may be the quickest
                     del result  # whose arrays would stay as long as the second run takes
                     result = self.faulty(job, model, symmetry, faults, time_ps, wall_s)
             except Deadlock as wrong:
@@ -186,6 +187,8 @@ class _Run:
         if found is None:
             assert stuck is not None
             raise stuck
+        if found.faults is not None:
+            found = replace(found, faults=replace(found.faults, healthy_ps=healthy_ps))
         policy = f"circuits are switched {name}" if name != STATIC else "circuits stay as they are"
         return replace(found, circuits=f"{policy}; {', '.join(said)}") if said else found
 

@@ -30,6 +30,9 @@ WIDE_BAR, NARROW_BAR = 40, 10
 OF_ENGINES = (SERVICES, "flows")
 """Units of what engines report; all others are counted by loops."""
 
+OF_LOWERING = "operations"
+"""What is counted before each run of a job: of many runs it tells nothing."""
+
 
 class Steps:
     """Progress reports of a command: how many steps are done; nothing is shown."""
@@ -121,7 +124,7 @@ class _Loops:
         self.begun[unit] = first, began, done
         if is_run and done == first:
             return  # another run has begun
-        if not is_run:
+        if not is_run and unit != OF_LOWERING:
             self.unit, self.last, self.total = unit, done, total
         taken = now - began
         tells = is_run or taken >= PACE_SECONDS or done >= LEAST_ENDED * total

@@ -32,7 +32,7 @@ from topologies.core.paths import distinct_of
 from topologies.core.routing import ShortestPathRouter, distances
 from topologies.optics import CUBE
 from topologies.units import parse_time
-from workloads.job import CLOCK, Compute
+from workloads.job import CLOCK, Compute, Reconfigure
 
 Links = tuple[int, ...]
 
@@ -244,8 +244,9 @@ def _late_starts(lowered: Lowered, task_rank: I32 | None, history: History) -> t
     if not delays_ps:
         return lowered.program, {}
     task_rank = _beginning(lowered) if task_rank is None else task_rank
-    simulated = set(np.unique(lowered.orbits.rank).tolist())
-    ranks = [rank for rank in delays_ps if rank in simulated]  # others are represented by one as late
+    busy = {rank for one in lowered.job.operations if not isinstance(one.work, Reconfigure)
+            for rank in lowered.ranks(one).tolist()}
+    ranks = [rank for rank in delays_ps if rank in busy]  # others are represented by one as late, or take no part
     by_rank = np.argsort(task_rank, kind="stable")
     first, end = (np.searchsorted(task_rank[by_rank], ranks, side=side) for side in ("left", "right"))
     starts = [

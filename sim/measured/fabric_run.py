@@ -356,7 +356,9 @@ class FabricRun:
         few = [format_size(size) for (size, time), bound_s in zip(self.points, least, strict=True)
                if bound_s > (1 + FASTER_THAN_BOUND) * time and size not in against]
         if few:
-            return "impossible", "too-fast", (f"nothing: {', '.join(few[:4])} measured faster than any algorithm on "
+            more = f" and {len(few) - 3} more, up to {few[-1]}," if len(few) > 4 else ""
+            shown = ", ".join(few[:3] if more else few) + more
+            return "impossible", "too-fast", (f"nothing: {shown} measured faster than any algorithm on "
                                               "these links without switches that reduce")
         share = float(first.nominal_s[top] / measured[top])
         at = diagnosis.collapse(self.points)

@@ -32,6 +32,7 @@ from sim.analytic.steps_bound import F64, StepBounds
 from sim.how import AS_USUAL, How
 from sim.lower.job import lower
 from sim.program import I64
+from sim.program.contract import Program
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
 from topologies import Topology, WeftError
@@ -367,14 +368,25 @@ class Planner:
             if key not in self._prices:
                 fabric = self.states[state]
                 self._prices[key] = None
-                with suppress(Deadlock, Unswitchable):  # pools that steps before would have given back
-                    whole = self._is_whole(*piece)  # which may name its routes
-                    if whole or self.bounds.least_ps(first, last, fabric, state) is not None:
-                        some = self.schedule if whole else part(self.schedule, t, fabric)
-                        self._prices[key] = self.how.run(
-                            lower(some, self.model).program, lower_bound_ps=lambda one: max(busy_and_path_ps(one))
-                        ).makespan_ps
+                whole = self._is_whole(*piece)  # which may name its routes
+                if whole or self.bounds.least_ps(first, last, fabric, state) is not None:
+                    program = self._program(self.schedule if whole else None, t, fabric)
+                    with suppress(Deadlock):  # pools that steps before would have given back
+                        if program is not None:
+                            self._prices[key] = self.how.run(
+                                program, lower_bound_ps=lambda one: max(busy_and_path_ps(one))
+                            ).makespan_ps
         return self._prices[self._keys[piece]]
+
+    def _program(self, whole: Schedule | None, t: Transfers, fabric: Topology) -> Program | None:
+        """The whole, or some transfers of it on a fabric; None where they cannot be switched, or the model refuses."""
+        try:
+            some = part(self.schedule, t, fabric) if whole is None else whole
+        except Unswitchable:
+            return None
+        with suppress(WeftError):  # such as a rule for ties that cannot serve chunks that follow each other
+            return lower(some, self.model).program
+        return None
 
     def _key(self, t: Transfers, state: int) -> tuple[object, ...]:
         """What the price depends on: of transfers that wait for nothing, each on a circuit of its own, the largest."""

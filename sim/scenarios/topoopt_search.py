@@ -161,6 +161,7 @@ class _Chain:
         best = current = self.best[1]
         best_ps = current_ps = self.load.least_ps(current, fabric.rate_Bps)
         for move in range(moves):
+            count("moves by their loads", move, moves)
             proposed = self.move(current, choices)
             time_ps = self.load.least_ps(proposed, fabric.rate_Bps)
             lost = (time_ps - current_ps) / best_ps

@@ -14,7 +14,7 @@ from math import ceil
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from collectives import Schedule
-from collectives.reconfigured import Unswitchable
+from collectives.core.proof import ScheduleError
 from sim.analytic.bounds import bounds, busy_and_path_ps, load_ps
 from sim.analytic.unlowered import whole_of
 from sim.engine.run import FOREVER_PS, check_size
@@ -24,7 +24,7 @@ from sim.lower.job import lower
 from sim.optimizer.circuits import PLANNED, planned, policy_below
 from sim.program.flows import check_flows
 from sim.program.model import Model
-from sim.program.outcome import Deadlock, Outrun
+from sim.program.outcome import CertificateError, Deadlock, Outrun, Stopped
 from sim.program.retime import SHARE
 from sim.result import Result
 from topologies import WeftError
@@ -324,7 +324,9 @@ def switched_form(
                 if (plan := planned(schedule, model, how, policy, below_ps)) is schedule:
                     continue
                 result = run(plan, model)
-            except (Unswitchable, Deadlock) as wrong:
+            except (CertificateError, ScheduleError, Stopped):
+                raise
+            except WeftError as wrong:  # such as a deadlock, or a rule for ties that cannot serve it there
                 best.others[f"{label}, circuits={PLANNED}"] = str(wrong)
                 continue
             if result.time_ps < best.result.time_ps:

@@ -128,7 +128,7 @@ def _check_beside(spec: Spec) -> None:
     for section, default in (("workload", WorkloadKeys(**own)), ("training", TrainingKeys())):
         for name, value in vars(getattr(spec, section)).items():
             if value != getattr(default, name):
-                flag, scheme = name.replace("_", "-"), plain_scheme(str(value))
+                flag, scheme = (section if name == "name" else name.replace("_", "-")), plain_scheme(str(value))
                 instead = f"which has --zero {scheme}" if name == "loop" and scheme in SCHEMES else ""
                 raise WeftError(f"--{flag} {value} is of the layers of --workload: omit it beside --model"
                                 + (instead and f", {instead}"))

@@ -276,7 +276,7 @@ def legend(rows: Sequence[Row]) -> list[str]:
     """The meaning of the letters in `comparison_table`."""
     short = abbreviations(row["form"] for row in rows)
     several = len({row["algorithm"] for row in rows}) > 1
-    is_any_tied = "tied" in comparison_table(rows)
+    is_any_tied = " =" in comparison_table(rows)
     marks = ["* fastest at this size", *(["= its range overlaps that of the fastest"] if is_any_tied else [])]
     words = marks * several + [f"{letters} = {form} form" for form, letters in short.items()]
     return ["; ".join(words)] if words else []

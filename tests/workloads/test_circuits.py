@@ -137,3 +137,12 @@ def test_a_part_of_a_group_is_refused_with_and_without_a_policy(policy):
 def test_first_circuits_that_are_paid_or_named_are_switched_first():
     free, paid, named = (phases(f"delay=7us,policy=demand{more}", 1) for more in ("", ",paid", ",circuits=rings"))
     assert [least_ps(own(job)) for job in (free, paid, named)] == [0, 7_000_000, 7_000_000]
+
+
+def test_what_faults_cost_is_beside_the_quickest_plan_without_them():
+    """A late NPU makes all plans alike, and one with few changes is taken; without it, another may be quicker."""
+    job = phases("delay=3us,policy=demand", 1)
+    usual = simulate(job).time_ps
+    for delay in ("1ns", "10us", "1s"):
+        late = simulate(job, faults=FaultPlan(faults=(Straggler(npu="npu5", delay=delay),)))
+        assert late.faults.healthy_ps == usual

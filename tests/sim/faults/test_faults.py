@@ -323,6 +323,17 @@ def test_a_straggler_slows_the_computations_of_a_job() -> None:
     assert simulate(job(), faults=plan, engine="reference").time_ps == result.time_ps
 
 
+def test_who_takes_no_part_is_late_for_nothing() -> None:
+    """Of three NPUs that send on, the last only receives, and still begins late; a fourth has nothing to do."""
+    one = Job(ring_fabric(5))
+    one.send("on", 100_000, [1], [2], after=[one.send("to the first", 100_000, [0], [1])])
+    usual = simulate(one).time_ps
+    late = [simulate(one, faults=FaultPlan(faults=(Straggler(npu=f"npu{npu}", delay="1ms"),)), check=True).time_ps
+            for npu in range(5)]
+    assert late[3:] == [usual, usual]
+    assert min(late[:3]) >= 1_000_000_000
+
+
 def test_a_job_that_cannot_end_says_which_operation_waits() -> None:
     """The report names operations and NPUs."""
     with pytest.raises(Deadlock, match=r"forward of npu2|gradients of npu"):

@@ -93,6 +93,25 @@ def test_a_limit_changes_no_plan_within_it(fabric: str, kind: str, name: str, si
             assert found_ps == round(free_ps)
 
 
+@pytest.mark.parametrize(("fabric", "kind", "name", "size", "model"), [
+    ("hybrid:4x1", "all-reduce", "pipelined", 1000, {"tie": "split"}),
+    ("ocs:4x1,delay=1us", "all-to-all", "concurrent-flow", 77_777, {"vcs": 2}),
+])
+def test_circuits_that_the_model_refuses_are_not_chosen(
+    fabric: str, kind: str, name: str, size: int, model: dict[str, Any]
+) -> None:
+    """Whether a plan may be lowered depends on its circuits: it is one less, and the others stay."""
+    spec = Spec.from_dict({
+        "topology": {"spec": fabric}, "model": model, "collective": {"name": kind, "algorithms": [name]},
+        "sweep": {"begin": size},
+    })
+    task = Task(spec, name, size)
+    found = simulate_ready(task, *ready_point(task))
+    assert found.result.time_ps > 0
+    refused = [why for label, why in found.others.items() if label.endswith("circuits=planned")]
+    assert all("tie rule" in why or "datelines" in why or " us" in why for why in refused)
+
+
 @pytest.mark.parametrize(("fabric", "size", "chunks"), [
     ("ocs:8x2", 77_777, 4), ("mesh:3x4", 622_216, 64), ("mesh:4x4", 622_216, 64),
 ])
