@@ -107,7 +107,10 @@ def row_of(task: Task, best: BestForm[Result]) -> Row:
     tuned = {option: task.spec.options_of(task.algorithm).get(option) for option in options} | _split(best.name)[1]
     ends = NO_RANGE if task.spread is None else range_of(task, best.result)
     chosen = {"chunks_chosen": best.result.model.chunks if task.spec.chooses else None}
-    return best.result.row() | ends | chosen | tuned | {"why": account, "other_forms": best.others, "notes": notes}
+    fabric = {"topology": topology_of(task.spec).name}  # whatever circuits are up, which have a column of their own
+    return best.result.row() | fabric | ends | chosen | tuned | {
+        "why": account, "other_forms": best.others, "notes": notes
+    }
 
 
 def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Schedule, Model]:

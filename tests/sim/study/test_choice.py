@@ -286,3 +286,10 @@ def test_what_is_cut_alike_is_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert simulate(schedule, chunks=4).events == simulate(schedule, chunks=16).events
     choose(schedule, Model(chunks=16), run)
     assert [chunks for chunks, _ in ran] == [16, 1]
+
+
+def test_a_row_names_the_fabric_whatever_circuits_are_up() -> None:
+    """The figure of a comparison has one panel: which circuits were chosen has a column of its own."""
+    rows = [row_of("ocs:5x2", "all-reduce", name, 77_777) for name in ("ring", "swing", "direct")]
+    assert {row["topology"] for row in rows} == {"ocs:5x2"}
+    assert len({row["circuits"] for row in rows}) > 1
