@@ -79,7 +79,8 @@ def run(arguments: argparse.Namespace) -> None:
     say(arguments, *report(spec, rows, refused, never, at_least, done), *partial)
     if arguments.plot:
         write_figure(arguments, rows, [spec])
-    write_json(arguments, spec, rows, model=spec.build_model(), refused=refused | never)
+    part = {} if found.interrupt is None else {"interrupted": ended.partition(": ")[2]}
+    write_json(arguments, spec, rows, model=spec.build_model(), refused=refused | never, **part)
     write_csv(arguments, rows)
     if arguments.nccl_json:
         from sim.measured.nccl_text import nccl_json  # what reads tables: only where one is asked for

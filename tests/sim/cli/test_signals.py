@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -47,8 +48,11 @@ def test_what_a_comparison_has_finished_is_shown(
 ) -> None:
     rows = iter([row_of, sigterm])
     monkeypatch.setattr("sim.study.ranked.row_of", lambda *given: next(rows)(*given))
-    words = ["compare", "--topology", "ring:4", "-b", "1K", "-e", "4K", "--quiet", *more]
+    file = tmp_path / "part.json"
+    words = ["compare", "--topology", "ring:4", "-b", "1K", "-e", "4K", "--quiet", "--json", str(file), *more]
     assert main(words) == EXIT_TERMINATED
+    part = json.loads(file.read_text(encoding="utf-8"))
+    assert len(part["rows"]) == 1 and part["interrupted"].startswith("1 of ")
     said = capsys.readouterr()
     assert "# time by size and algorithm" in said.out
     assert said.out.endswith(" points are shown: what is fastest is the fastest of these\n")
