@@ -85,6 +85,7 @@ class Back(NamedTuple):
     start_ps: I64
     before: I64
     finish_ps: I64  # (T,)
+    begin_ps: I64  # (T,) or (0,): when the first chunk of each task had its units; empty without pools
     first: I32  # (T,): number of the first chunk of each task without servers among theirs; others are not set
     # whole_ptr, whole, pushed_ptr, pushed: (T+2,) or (0,), (...,): parents of each task that it waits for as a whole,
     # and until they are pushed
@@ -221,6 +222,8 @@ def deliver_joins(program, back):
                     time_ps = back.finish_ps[task]
                     if chunk < chunks - 1:
                         time_ps = waited_until(program, back, task, chunk)
+                        if back.begin_ps.size:
+                            time_ps = max(time_ps, back.begin_ps[task])
                     place = back.first[task] + chunk
                     again = again or time_ps > back.join_ps[place]
                     back.join_ps[place] = time_ps

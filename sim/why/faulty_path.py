@@ -214,9 +214,10 @@ class Steps(Walks):
         return self.givers[pool]
 
     def _delivered_at_once(self, task: int, chunk: int) -> int:
-        """Delivery of a chunk of a task without servers: the last thing that it waited for."""
+        """Delivery of a chunk of a task without servers: the last thing that it waited for, or its units."""
         times = self._waited_for(task, chunk)
-        return max(*times, self.finish_ps[task] if chunk == self.chunks[task] - 1 else 0, 0)
+        begun = int(self.outcome.start_ps[task]) if self.program.task_pool.size else 0
+        return max(*times, self.finish_ps[task] if chunk == self.chunks[task] - 1 else begun, 0)
 
     def _waited_for(self, task: int, chunk: int) -> list[int]:
         """When each delivery was that a chunk waits for."""

@@ -499,7 +499,8 @@ def _state(program: Program, outcome: Outcome, log: Log, once: bool) -> Back:
     back = Back(
         walk=walk, asked_task=none, asked_chunk=none, asked_hop=none, asked_ps=none, since_ps=none,
         asked_piece=none,
-        base=log.base, start_ps=log.start_ps, before=log.before, finish_ps=outcome.finish_ps, first=first,
+        base=log.base, start_ps=log.start_ps, before=log.before, finish_ps=outcome.finish_ps,
+        begin_ps=outcome.start_ps if program.task_pool.size else none, first=first,
         whole_ptr=_pointers(program.whole_ptr), whole=np.empty_like(program.whole_child),
         pushed_ptr=_pointers(program.pushed_ptr), pushed=np.empty_like(program.pushed_child),
         join_ps=np.zeros(n_chunks if n_chunks > n_joins else 0, np.int64),

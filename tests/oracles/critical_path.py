@@ -214,7 +214,9 @@ class Paths:
         finish = int(self.outcome.finish_ps[task])
         if chunk == self._chunks(task) - 1:
             return finish
-        return min(max((self._delivery(*one) for one in self._parents(Delivered(task, chunk))), default=0), finish)
+        begun = int(self.outcome.start_ps[task]) if self.p.task_pool.size else 0  # with its units
+        waited = (self._delivery(*one) for one in self._parents(Delivered(task, chunk)))
+        return min(max((begun, *waited)), finish)
 
     # --- pieces, in time order ----------------------------------------------------------------------------------
 

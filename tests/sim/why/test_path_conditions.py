@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sim.engine.run import run
 from sim.program import Cutting, Program, ProgramBuilder
+from sim.program.contract import PER_TASK
 from sim.program.disrupt import Disruptions, disrupt
 from sim.program.outcome import Deadlock, Outcome
 from sim.why.faulty_path import walk_of
@@ -141,3 +142,24 @@ def test_a_join_that_waits_for_a_unit_is_delivered_when_it_has_it() -> None:
     assert [(piece.task, piece.end_ps) for piece in found.walk().pieces] == [
         (holder, 10), (holder, 11), (last, 15), (last, 16),
     ]
+
+
+@pytest.mark.parametrize("chunks", [2, 3])
+def test_a_join_that_waits_for_its_units_passes_no_chunk_on_before(chunks: int) -> None:
+    """One task has the only unit until 2; a join asks for it with its first chunk, and another follows the join."""
+    builder = ProgramBuilder("cut-through")
+    pool = builder.pool(1)
+    holder = builder.task(1, [(builder.server(1e12), 1)])
+    builder.ask(holder, pool, 1, PER_TASK)
+    builder.give(holder, pool, 1, PER_TASK)
+    join = builder.task(chunks, (), Cutting(chunks=chunks))
+    builder.ask(join, pool, 1, PER_TASK)
+    follows = builder.task(chunks, (), Cutting(chunks=chunks), stream=[join])
+    program = builder.build()
+    check(program)
+    found = walk(builder)
+    assert delivered(found, join) == delivered(found, follows) == [found.outcome.finish_ps[holder]] * chunks
+    steps = LoggedSteps(program, found.outcome, PLAIN)
+    waits = [Wait(task, int(found.outcome.finish_ps[task]), delivered=True) for task in range(program.n_tasks)]
+    assert list(found.trail(waits).listed(found.names)) == [
+        piece for wait in waits for piece in steps.trail([wait]).listed(steps.names)]
