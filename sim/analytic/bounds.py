@@ -220,8 +220,10 @@ def load_ps(program: Program, *, latencies: bool = True) -> int:
 
     `latencies`: whether they count; of many tasks they do not.
     """
-    if program.delivers_heads or program.n_tasks > BLOCK or not latencies:
-        return 0 if program.delivers_heads else busy_and_path_ps(program)[0]
+    if program.delivers_heads:
+        return 0
+    if program.n_tasks > BLOCK or not latencies:
+        return busy_and_path_ps(program)[0]
     busy, around = work_ps(program), np.full((2, program.n_servers), CLOCK_END_PS)
     latency = np.append(0, np.cumsum(program.hop_latency_ps[program.route_hop]))[program.route_ptr]
     scratch = np.zeros((2, program.n_tasks), np.int32)

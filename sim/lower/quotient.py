@@ -359,6 +359,9 @@ _VERDICTS: "WeakKeyDictionary[Emit, dict[tuple[object, ...], tuple[str | None, s
 """By what emits transfers: what is wrong with groups that were looked at. Shared by the shapes of a pattern, which
 differ in what ranks wait for as well, and by the jobs of a search or a table."""
 
+MOST_VERDICTS = 256
+"""Limit on those of one emitter: a sweep over faults looks at groups anew for each of its plans."""
+
 
 def verdict(
     pattern: Emitter, group: Group, tie: str, seed: int, ranks: Ranks = LINKS_ONLY, marks: Marks | None = None,
@@ -375,6 +378,7 @@ def verdict(
     key = *routed, digest("", *moves), looked_at, marks and marks.digest, share
     if key not in known:
         q = divide(pattern, group, tie, seed, ranks) if candidate is None else candidate
+        known.pop(next(iter(known)) if len(known) >= MOST_VERDICTS else key, None)
         known[key] = check(pattern, q, tie, seed, marks, share=share)
     return known[key]
 

@@ -185,7 +185,7 @@ def _read(lines: Sequence[str], name: str) -> _Text:
             found.columns = tuple(name for name, _ in named_with_units)
             if not set(_TIMED) & set(found.columns):
                 raise WeftError(f"{where} has no column time, algbw or busbw")
-            # each has one word, like the others; "cputime" is none of the collective, whose rate stands beside it
+            # among them "cputime", which is no time of the collective: each has a word in every row
             over = dict.fromkeys(one for one in found.columns if one not in _COLUMNS and not one.startswith("i_"))
             found.scales = [scale(name, unit, where) if unit and name in _MEASURED else 1.0
                             for name, unit in named_with_units]
