@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core._matches import lanes_in_order, match
+from collectives.core._matches import Lanes, lanes_in_order, match
 from collectives.core.builders import by_wiring, of_kind
 from collectives.core.by_slots import WHOLE
 from collectives.core.collective import collective
@@ -174,15 +174,28 @@ def _cost_ps(block_bytes: int, latency_ps: int, rate_Bps: float) -> int:
 
 @lru_cache(maxsize=2)
 def _best(n: int, n_blocks: int, ends: bytes, costs: bytes, seed: int, runs: int) -> Matches:
-    """The best of several runs; the first where an NPU cannot be reached. Ends and costs are columns of int64."""
+    """The best of several runs; the first where an NPU cannot be reached. Ends and costs are columns of int64.
+
+    After one that no run can beat there is no other.
+    """
     total, found = n_blocks * (n - 1), []
     lanes = lanes_in_order(n, np.frombuffer(ends, np.int64).reshape(-1, 2), np.frombuffer(costs, np.int64))
     for run in range(runs):
         tell = partial(_count, run * total, runs * total)
         found.append(match(n, n_blocks, lanes, np.random.default_rng([seed, run]), tell))
-        if found[0].lane.size < total:
+        if found[0].lane.size < total or _is_least(lanes, total // n, _end_ps(found[-1])):
             break
-    return min(found, key=lambda matches: int(matches.end_ps.max(initial=0)))
+    return min(found, key=_end_ps)
+
+
+def _end_ps(matches: Matches) -> int:
+    return int(matches.end_ps.max(initial=0))
+
+
+def _is_least(lanes: Lanes, lacks: int, end_ps: int) -> bool:
+    """Whether the lanes to some NPU cannot bring it all blocks that it lacks in less time, each one after another."""
+    sooner = np.maximum(end_ps - 1, 0) // lanes.cost_ps
+    return bool(np.any(np.bincount(lanes.dst, sooner) < lacks))
 
 
 def _count(before: int, total: int, found: int) -> None:

@@ -1,9 +1,10 @@
 """Blocks matched with lanes over time, in compiled code: which block each free lane takes, event by event.
 
-Sets are rows of 64-bit words, one bit a block. Two heaps share one layout, parallel arrays with the least key at 0:
-what is in flight by (time, lane), and the free lanes that can send by (cost, draw, lane), so that lanes that deliver
-soonest choose first and equal ones in random order. Random numbers come in a buffer; when it is used up the search
-returns, and goes on where it was once Python has refilled it: all of its state is in arrays.
+Sets are rows of 64-bit words, one bit a block. What is in flight is in chains of lanes that arrive at one
+time, and those in a heap by time. Free lanes that can send go by (cost, draw, lane), so that lanes that deliver soonest
+choose first and equal ones in random order: each falls into the bucket of its place among them, and into a chain there.
+Random numbers come in a buffer; when it is used up the search returns, and goes on where it was once Python has
+refilled it: all of its state is in arrays.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,8 +19,16 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
-NOW, READY, ABLE, FLYING, MATCHES, DRAWN, REGISTERS = range(7)
-"""Time in ps; lanes in `ready`, in the heap `able` and in the heap `flying`; matches found; random numbers used."""
+NOW, READY, BUCKETS, BUCKET, ABLE, FLYING, MATCHES, DRAWN, REGISTERS = range(9)
+"""Time in ps; lanes in `ready`; buckets, the one looked at and the lane there that is next, or NONE; chains in flight;
+matches found; random numbers used."""
+
+NONE = -1
+
+PLACES = np.array([[len(places), *places, *[0] * (8 - len(places))] for places in (
+    [bit for bit in range(8) if byte >> bit & 1] for byte in range(256)
+)])
+"""(256, 9): how many bits are set in a byte, and which."""
 
 
 class Lanes(NamedTuple):
@@ -29,17 +38,12 @@ class Lanes(NamedTuple):
     src: Ints
     dst: Ints
     cost_ps: Ints
+    # cheaper, alike: (n_lanes,): lanes that cost less, and as much
+    cheaper: Ints
+    alike: Ints
     # ptr, leaving: (n_npus + 1,), (n_lanes,): lanes that leave NPU i are `leaving[ptr[i]:ptr[i + 1]]`
     ptr: Ints
     leaving: Ints
-
-
-class Heap(NamedTuple):
-    """Lanes by key, draw and number; all arrays are (n_lanes,)."""
-
-    key: Ints
-    draw: Floats
-    lane: Ints
 
 
 class Search(NamedTuple):
@@ -55,8 +59,18 @@ class Search(NamedTuple):
     # block, ready: (n_lanes,): block in flight on each lane; lanes that may have become able to send
     block: Ints
     ready: Ints
-    able: Heap
-    flying: Heap
+    # first, draw, after: (n_lanes,): first lane that can send of each bucket; of each lane its draw and the next there
+    first: Ints
+    draw: Floats
+    after: Ints
+    # due_ps, head, beside: (n_lanes,): heap of chains in flight, with the first lane of each; the next in its chain
+    due_ps: Ints
+    head: Ints
+    beside: Ints
+    # latest, since_ps: (n_lanes,): by lanes that cost less, the first lane of the latest chain, and when it began
+    latest: Ints
+    since_ps: Ints
+    arrived: Ints  # (bytes of lanes,): lanes that arrive now, one bit each
     draws: Floats  # (n,): random numbers in [0, 1), at least as many as lanes and as blocks
     # found_lane, found_block, found_ps: (n_matches,): matches in the order of their start, with its time
     found_lane: Ints
@@ -66,43 +80,32 @@ class Search(NamedTuple):
 
 
 @helper
-def _before(key, draw, lane, heap, at):  # type: ignore[no-untyped-def]  # jitted
-    if key != heap.key[at]:
-        return key < heap.key[at]
-    return draw < heap.draw[at] or (draw == heap.draw[at] and lane < heap.lane[at])
-
-
-@helper
-def _place(heap, at, key, draw, lane):  # type: ignore[no-untyped-def]  # jitted
-    heap.key[at], heap.draw[at], heap.lane[at] = key, draw, lane
-
-
-@helper
-def _push(heap, size, key, draw, lane):  # type: ignore[no-untyped-def]  # jitted
-    """Add an entry to a heap of this size."""
-    at = size
-    while at > 0 and _before(key, draw, lane, heap, (at - 1) >> 1):
+def _push(s, due_ps, lane):  # type: ignore[no-untyped-def]  # jitted
+    """Add a chain to the heap."""
+    at = s.at[FLYING]
+    s.at[FLYING] += 1
+    while at > 0 and due_ps < s.due_ps[(at - 1) >> 1]:
         above = (at - 1) >> 1
-        _place(heap, at, heap.key[above], heap.draw[above], heap.lane[above])
+        s.due_ps[at], s.head[at] = s.due_ps[above], s.head[above]
         at = above
-    _place(heap, at, key, draw, lane)
+    s.due_ps[at], s.head[at] = due_ps, lane
 
 
 @helper
-def _pop(heap, size):  # type: ignore[no-untyped-def]  # jitted
-    """Remove the least entry of a heap of this size; returns its lane."""
-    least, last = heap.lane[0], size - 1
-    key, draw, lane = heap.key[last], heap.draw[last], heap.lane[last]
-    at, below = 0, 1
+def _pop(s):  # type: ignore[no-untyped-def]  # jitted
+    """Remove the chain that arrives first; returns its first lane."""
+    s.at[FLYING] -= 1
+    first, last = s.head[0], s.at[FLYING]
+    due_ps, lane, at, below = s.due_ps[last], s.head[last], 0, 1
     while below < last:
-        if below + 1 < last and _before(heap.key[below + 1], heap.draw[below + 1], heap.lane[below + 1], heap, below):
+        if below + 1 < last and s.due_ps[below + 1] < s.due_ps[below]:
             below += 1
-        if not _before(heap.key[below], heap.draw[below], heap.lane[below], heap, last):
+        if s.due_ps[below] >= due_ps:
             break
-        _place(heap, at, heap.key[below], heap.draw[below], heap.lane[below])
+        s.due_ps[at], s.head[at] = s.due_ps[below], s.head[below]
         at, below = below, 2 * below + 1
-    _place(heap, at, key, draw, lane)
-    return least
+    s.due_ps[at], s.head[at] = due_ps, lane
+    return first
 
 
 @helper
@@ -114,17 +117,43 @@ def _can_send(s, src, dst):  # type: ignore[no-untyped-def]  # jitted
 
 
 @helper
+def _goes_before(lanes, s, one, other):  # type: ignore[no-untyped-def]  # jitted
+    if lanes.cheaper[one] != lanes.cheaper[other]:
+        return lanes.cheaper[one] < lanes.cheaper[other]
+    return s.draw[one] < s.draw[other] or (s.draw[one] == s.draw[other] and one < other)
+
+
+@helper
 def _choose(lanes, s):  # type: ignore[no-untyped-def]  # jitted
     """Draw for each lane that is ready, and keep those that can send."""
-    for place in range(s.at[READY]):
+    many = s.at[READY]
+    s.at[READY], s.at[BUCKETS], s.at[BUCKET], s.at[ABLE] = 0, many, 0, NONE
+    s.first[:many] = NONE
+    for place in range(many):
         lane = s.ready[place]
-        draw = s.draws[s.at[DRAWN]]
+        s.draw[lane] = s.draws[s.at[DRAWN]]
         s.at[DRAWN] += 1
         s.is_ready[lane] = False
         if s.free[lane] and _can_send(s, lanes.src[lane], lanes.dst[lane]):
-            _push(s.able, s.at[ABLE], lanes.cost_ps[lane], draw, lane)
-            s.at[ABLE] += 1
-    s.at[READY] = 0
+            share = (lanes.cheaper[lane] + s.draw[lane] * lanes.alike[lane]) / lanes.src.size
+            bucket = min(int(share * many), many - 1)
+            before, next_lane = NONE, s.first[bucket]
+            while next_lane != NONE and _goes_before(lanes, s, next_lane, lane):
+                before, next_lane = next_lane, s.after[next_lane]
+            s.after[lane] = next_lane
+            if before == NONE:
+                s.first[bucket] = lane
+            else:
+                s.after[before] = lane
+
+
+@helper
+def _next_able(s):  # type: ignore[no-untyped-def]  # jitted
+    """The next lane that can send, or NONE; it stays the next until it is passed."""
+    while s.at[ABLE] == NONE and s.at[BUCKET] < s.at[BUCKETS]:
+        s.at[ABLE] = s.first[s.at[BUCKET]]
+        s.at[BUCKET] += 1
+    return s.at[ABLE]
 
 
 @helper
@@ -135,9 +164,10 @@ def _rarest(s, src, dst):  # type: ignore[no-untyped-def]  # jitted
         wanted = s.held[src, word] & s.missing[dst, word]
         if wanted == 0:
             continue
-        for bit in range(64):
-            if (wanted >> bit) & 1 == 1:
-                block = (word << 6) + bit
+        for byte in range(8):
+            bits = (wanted >> (8 * byte)) & 255
+            for place in range(PLACES[bits, 0]):
+                block = (word << 6) + 8 * byte + PLACES[bits, 1 + place]
                 rank = s.holders[block] + s.draws[s.at[DRAWN]]
                 s.at[DRAWN] += 1
                 if best < 0 or rank < least:
@@ -154,8 +184,13 @@ def _send(lanes, s, lane, block):  # type: ignore[no-untyped-def]  # jitted
     found = s.at[MATCHES]
     s.found_lane[found], s.found_block[found], s.found_ps[found] = lane, block, s.at[NOW]
     s.at[MATCHES] += 1
-    _push(s.flying, s.at[FLYING], s.at[NOW] + lanes.cost_ps[lane], 0.0, lane)
-    s.at[FLYING] += 1
+    kind = lanes.cheaper[lane]
+    first, s.beside[lane] = s.latest[kind], NONE
+    if first != NONE and s.since_ps[kind] == s.at[NOW]:
+        s.beside[lane], s.beside[first] = s.beside[first], lane
+    else:
+        s.latest[kind], s.since_ps[kind] = lane, s.at[NOW]
+        _push(s, s.at[NOW] + lanes.cost_ps[lane], lane)
 
 
 @helper
@@ -169,16 +204,27 @@ def _make_ready(s, lane):  # type: ignore[no-untyped-def]  # jitted
 @helper
 def _arrive(lanes, s):  # type: ignore[no-untyped-def]  # jitted
     """Deliver what arrives next, all of one time: its lane is free, and its receiver may have more to send."""
-    s.at[NOW] = s.flying.key[0]
-    while s.at[FLYING] > 0 and s.flying.key[0] == s.at[NOW]:
-        lane = _pop(s.flying, s.at[FLYING])
-        s.at[FLYING] -= 1
-        block, dst = s.block[lane], lanes.dst[lane]
-        s.held[dst, block >> 6] |= ONE << (block & 63)
-        s.free[lane] = True
-        _make_ready(s, lane)
-        for place in range(lanes.ptr[dst], lanes.ptr[dst + 1]):
-            _make_ready(s, lanes.leaving[place])
+    s.at[NOW] = s.due_ps[0]
+    while s.at[FLYING] > 0 and s.due_ps[0] == s.at[NOW]:
+        lane = _pop(s)
+        while lane != NONE:
+            s.arrived[lane >> 3] |= 1 << (lane & 7)
+            lane = s.beside[lane]
+    for byte in range(s.arrived.size):
+        bits = s.arrived[byte]
+        s.arrived[byte] = 0
+        for place in range(PLACES[bits, 0]):
+            _deliver(lanes, s, 8 * byte + PLACES[bits, 1 + place])
+
+
+@helper
+def _deliver(lanes, s, lane):  # type: ignore[no-untyped-def]  # jitted
+    block, dst = s.block[lane], lanes.dst[lane]
+    s.held[dst, block >> 6] |= ONE << (block & 63)
+    s.free[lane] = True
+    _make_ready(s, lane)
+    for place in range(lanes.ptr[dst], lanes.ptr[dst + 1]):
+        _make_ready(s, lanes.leaving[place])
 
 
 @entry
@@ -192,14 +238,15 @@ def search(lanes, s):  # type: ignore[no-untyped-def]  # jitted
             if s.at[DRAWN] + s.at[READY] > len(s.draws):
                 return False
             _choose(lanes, s)
-        while s.at[ABLE] > 0:
+        lane = _next_able(s)
+        while lane != NONE:
             if s.at[DRAWN] + len(s.holders) > len(s.draws):
                 return False
-            lane = _pop(s.able, s.at[ABLE])
-            s.at[ABLE] -= 1
+            s.at[ABLE] = s.after[lane]
             block = _rarest(s, lanes.src[lane], lanes.dst[lane])
             if block >= 0:
                 _send(lanes, s, lane, block)
+            lane = _next_able(s)
         if s.at[FLYING] == 0:
             return True
         _arrive(lanes, s)
@@ -243,8 +290,11 @@ def match(
 def lanes_in_order(n: int, ends: Sequence[tuple[int, int]] | Ints, costs_ps: Sequence[int] | Ints) -> Lanes:
     """Lanes by their sources and destinations, and the time that a block takes on each, at least 1."""
     src, dst = np.array(ends, np.int64).reshape(-1, 2).T.copy()
+    cost = np.array(costs_ps, np.int64)
+    ordered = np.sort(cost)
+    cheaper, most = (np.searchsorted(ordered, cost, side) for side in ("left", "right"))
     ptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(src, minlength=n))))
-    return Lanes(src, dst, np.array(costs_ps, np.int64), ptr, np.argsort(src, kind="stable"))
+    return Lanes(src, dst, cost, cheaper, most - cheaper, ptr, np.argsort(src, kind="stable"))
 
 
 def _nothing_sent(n: int, n_blocks: int, n_lanes: int) -> Search:
@@ -252,9 +302,9 @@ def _nothing_sent(n: int, n_blocks: int, n_lanes: int) -> Search:
     holds = np.zeros((n, n_blocks), np.bool_)
     holds[np.arange(n_blocks) % n, np.arange(n_blocks)] = True
     lane, block, start = (np.empty(n_blocks * (n - 1), np.int64) for _ in range(3))
-    able, flying = (Heap(np.empty(n_lanes, np.int64), np.empty(n_lanes), np.empty(n_lanes, np.int64)) for _ in range(2))
     at = np.zeros(REGISTERS, np.int64)
-    at[READY] = n_lanes
+    at[READY], at[ABLE] = n_lanes, NONE
+    first, after, due, head, beside, since = (np.empty(n_lanes, np.int64) for _ in range(6))
     return Search(
         held=_bits(holds),
         missing=_bits(~holds),
@@ -263,8 +313,15 @@ def _nothing_sent(n: int, n_blocks: int, n_lanes: int) -> Search:
         is_ready=np.ones(n_lanes, np.bool_),
         block=np.empty(n_lanes, np.int64),
         ready=np.arange(n_lanes),
-        able=able,
-        flying=flying,
+        first=first,
+        draw=np.empty(n_lanes),
+        after=after,
+        due_ps=due,
+        head=head,
+        beside=beside,
+        latest=np.full(n_lanes, NONE),
+        since_ps=since,
+        arrived=np.zeros((n_lanes + 7) // 8, np.int64),
         draws=np.empty(max(DRAWS, 2 * n_lanes, 2 * n_blocks)),
         found_lane=lane,
         found_block=block,

@@ -46,6 +46,7 @@ class Alternative(NamedTuple):
     names: frozenset[str]  # algorithms whose times it changes
     told: frozenset[str] = frozenset()  # of these, those whose times are told where they are longer, too
     shared: bool = False  # whether it is about routes that might be others, or have links in common
+    same: Callable[[Row], bool] = lambda row: False  # whether a row is of such a run already
 
 
 def deciding_defaults(spec: Spec, topology: Topology, rows: Sequence[Row], how: How = How()) -> list[str]:
@@ -113,7 +114,8 @@ def _alternatives(spec: Spec, topology: Topology, rows: Sequence[Row]) -> Iterat
     recut = {str(row["algorithm"]) for row in rows if row["chunks"] != DEFAULT_CHUNKS}
     if spec.chooses and recut & first:
         yield _alternative(f"{_names(recut & first)} in as many chunks as suit it", f"{DEFAULT_CHUNKS} for all",
-                           f"--chunks {DEFAULT_CHUNKS}", spec, {"model": {"chunks": DEFAULT_CHUNKS}}, recut)
+                           f"--chunks {DEFAULT_CHUNKS}", spec, {"model": {"chunks": DEFAULT_CHUNKS}}, recut)._replace(
+            same=lambda row: row["chunks"] == DEFAULT_CHUNKS and row["discipline"] == "fifo")
     if spec.model.tie is None and spec.build_model().tie == "first":
         yield _alternative("of routes of equal length, the first", "all of them", "--tie split", spec,
                            {"model": {"tie": "split"}}, every)._replace(shared=True)
@@ -154,10 +156,12 @@ def _stays(one: Alternative, name: str, size_bytes: int, to_neighbors: Callable[
     """Whether an alternative is known to change no run of a point.
 
     Where all goes to neighbors no route has another of its length, and each link has one flow, which takes all turns.
+    Transfers that name their links have no other route.
     """
     if not one.shared or (one.spec.model.discipline and algorithm(name).discipline != "fifo"):
         return False  # the discipline of its design is tried beside that of the user
-    return to_neighbors(name, size_bytes)
+    turns = one.spec.model.discipline is not None
+    return to_neighbors(name, size_bytes) or (not turns and names_links(Task(one.spec, name, size_bytes)))
 
 
 def goes_to_neighbors(task: Task) -> bool:
@@ -170,6 +174,14 @@ def goes_to_neighbors(task: Task) -> bool:
             not one.pattern.in_switches and has_one_route(one.topology)
             and lowered(spec, one).program.hops().max(initial=0) < 2 for one in ready_point(task)[0].values()
         )
+    return False
+
+
+def names_links(task: Task) -> bool:
+    """Whether the transfers of a point name the links that they cross, in all of its forms."""
+    with suppress(WeftError):
+        tables = [lowered(task.spec, one).transfers[0] for one in ready_point(task)[0].values()]
+        return all(t is not None and t.via_ptr is not None and bool(np.diff(t.via_ptr).all()) for t in tables)
     return False
 
 
@@ -192,7 +204,8 @@ def _tried(one: Alternative, rows: Sequence[Row], how: How, to_neighbors: Callab
         here = _at(rows, size)
         before, first, least_s = _fastest(here), here[0]["algorithm"], float(here[0]["time_s"])
         times = {row["algorithm"]: float(row["time_s"]) for row in here}
-        left = [name for name in times if name in one.names and not _stays(one, given[name], size, to_neighbors)]
+        stay = {row["algorithm"] for row in here if one.same(row)}
+        left = [name for name in times if name in one.names - stay and not _stays(one, given[name], size, to_neighbors)]
         for name in sorted(left, key=lambda name: (name != first, name in before)):
             known = {other: time_s for other, time_s in times.items() if other not in left}
             leader = min(known, key=lambda name: known[name], default=first)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,6 +56,27 @@ def test_the_compiled_search_is_the_plain_one(spec: str, parts: int, inward: boo
         ends, costs = network(t, block_bytes, inward)
         given = t.n_npus, t.n_npus * parts, ends, costs
         assert compiled(*given) == plain(*given)
+
+
+@pytest.mark.parametrize(("spec", "fewest"), [("torus:4x4x4", 1), ("torus:5x3", 1), ("dgx-a100:3", 8), ("ring:7", 1)])
+@pytest.mark.parametrize("block_bytes", [1, 4_099, 777_777])
+def test_runs_end_with_one_that_no_other_can_beat(
+    spec: str, fewest: int, block_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topology, ends = from_spec(spec), list[int]()
+
+    def counted(*given: Any) -> Matches:
+        ends.append(int((found := match(*given)).end_ps.max()))
+        return found
+
+    monkeypatch.setattr(synthesis, "match", counted)
+    found = synthesis.search(topology, 1, 3, 8, block_bytes)
+    ran = list(ends)
+    monkeypatch.setattr(synthesis, "_is_least", lambda *given: False)
+    synthesis._best.cache_clear()
+    again = synthesis.search(topology, 1, 3, 8, block_bytes)
+    assert len(ran) >= fewest and ends == [*ran, *ran, *ends[2 * len(ran):]] and len(ends) - len(ran) == 8
+    assert all(map(np.array_equal, found, again)) and min(ends[len(ran):]) == min(ran)
 
 
 def test_random_networks_with_ties_parallel_lanes_and_unreachable_npus() -> None:
