@@ -18,7 +18,8 @@ def circuits_bound_ps(
 
     With c changes of the whole fabric, whatever they are, c delays pass in the dark. What a server has can have reached
     1 + P + ... + P^h servers after h hops on the circuits of one epoch, and as many times more in the next; hops take
-    their latency. Each server must send and receive what the collective asks of it, over P ports. Of an all-to-all, P
+    their latency. Each server must send and receive what the collective asks of it, over P ports, of which one stays
+    free where all ports of all servers are an odd number and circuits take one at both ends. Of an all-to-all, P
     destinations more are one hop away in each epoch, and the bytes for others cross two circuits or more: with enough
     changes, none does. On one set of circuits, what comes from beyond h hops arrives after the latency of h hops and
     takes its time.
@@ -49,13 +50,15 @@ def circuits_bound_ps(
             each = share * part if kind.name == "all-to-all" else moved * part * (n / optics.rails) / n
             own = max(own, each * PS_PER_S / (optics.ports * optics.rate_Bps))
         return int(max(first_ps, own) * (1 - 1e-12))
+    whole, ends = n == fabric.n_npus, n * optics.ports
+    idle = whole and optics.duplex and ends % 2 and not kind.rooted  # one end, at every moment
     found = []
     most_changes = max(n.bit_length(), (n - 1) // optics.ports)  # beyond, bytes and hops are the fewest there can be
     for changes in range(least_changes, most_changes + 1):
         epochs = changes + 1
         reach_ps = first_ps + hop_ps * (_hops(n, optics.ports, epochs) - 1)
         bytes_ = _hop_bytes(n, optics.ports, epochs, size / n) if kind.name == "all-to-all" else moved
-        time_ps = max(reach_ps, bytes_ * ps_per_byte + first_ps)
+        time_ps = max(reach_ps, bytes_ * ps_per_byte * ends / (ends - bool(idle)) + first_ps)
         if changes == 0 and kind.name in ("all-gather", "reduce-scatter", "broadcast", "reduce"):
             each = size / n if kind.name in ("all-gather", "reduce-scatter") else 0.0
             for hops in range(1, n):
@@ -63,6 +66,8 @@ def circuits_bound_ps(
                 if left <= 0:
                     break
                 time_ps = max(time_ps, first_ps + hop_ps * (hops - 1) + left * each * ps_per_byte)
+        if changes == 0 and kind.name == "all-reduce" and optics.ports == 1 and whole:
+            time_ps = max(time_ps, _around_ps(n, hop_ps, first_ps, size * ps_per_byte))
         dark = changes + optics.paid if changes else 0  # what never changes is up, and pays nothing
         if optics.per_port:
             time_ps = max(time_ps, first_ps + optics.delay_ps) if dark else time_ps
@@ -96,3 +101,15 @@ def _hop_bytes(n: int, ports: int, epochs: int, each: float) -> float:
         total += near * hops
         left, hops = left - near, hops + 1
     return each * total
+
+
+def _around_ps(n: int, hop_ps: int, first_ps: int, array_ps: float) -> float:
+    """Least time of an all-reduce on n servers each of which has one circuit, to the next of a ring.
+
+    What server i has reaches the one behind it after n - 1 hops. If all ends after s hops more, a message that has it
+    in time leaves the server d hops on between hops d and d + s, so that one message has at most s + 1 servers' parts
+    of an element in time: of each element at least (n - 1) / (s + 1) messages cross a circuit, whatever they add up.
+
+    `array_ps`: what the whole array takes on a circuit.
+    """
+    return min(max((n - 1 + late) * hop_ps, first_ps + array_ps * -(-(n - 1) // (late + 1))) for late in range(n - 1))

@@ -116,14 +116,17 @@ class _Loops:
         """By unit: how many were done when it was first heard, when that was, and how many are: loops are nested."""
 
     def __call__(self, unit: str, done: int, total: int) -> None:
+        is_run = unit in OF_ENGINES
+        if is_run and done == 0:  # another run begins
+            self.begun.pop(unit, None)
+            return
         now = monotonic()
         first, began, last = self.begun.get(unit, (done, now, done))
-        is_run = unit in OF_ENGINES
-        if done < last or (is_run and done == last):
+        if done < last:
             first, began = done, now
         self.begun[unit] = first, began, done
         if is_run and done == first:
-            return  # another run has begun
+            return  # its first slice, which may have loaded the kernel
         if not is_run and unit != OF_LOWERING:
             self.unit, self.last, self.total = unit, done, total
         taken = now - began

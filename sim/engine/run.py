@@ -221,6 +221,8 @@ def advance_to_end(
     until_ps = FOREVER_PS if one.program.delivers_heads else limit_ps  # heads are there before the run has ended
     limited = one if isinstance(one, Run) and until_ps < FOREVER_PS else None
     most_events = LIMITED_EVENTS if limited else SLICE_EVENTS
+    if progress is None:
+        count(SERVICES, 0, total)  # a run begins, which may be no longer than the last one was when it was heard
     try:
         while not one.advance(some := min(budget - (before := one.events), most_events), until_ps):
             if one.events >= budget:

@@ -11,6 +11,8 @@ from threading import enumerate as all_threads
 
 import pytest
 
+from collectives import build
+from sim import simulate
 from sim.cli import main
 from sim.cli.commands import COMMANDS
 from sim.cli.flags import EXIT_BAD_INPUT, command_parser
@@ -18,8 +20,8 @@ from sim.cli.output import write_text, write_whole
 from sim.cli.progress import _fitted, _Plain, _Warning, progress
 from sim.program.outcome import Progress, Stopped
 from sim.study import points
-from topologies import WeftError
-from topologies.stages import count, doing
+from topologies import WeftError, ring
+from topologies.stages import count, doing, hearing
 
 HALF = Progress(events=6_000_000, total_events=12_000_000, now_ps=1, events_per_s=2e6)
 
@@ -435,6 +437,36 @@ def test_a_loop_inside_a_loop_does_not_set_back_its_clock(
     said = [line.partition("then ")[2] for line in capsys.readouterr().err.splitlines()]
     assert [line for line in said if "trees" in line][1:] == [
         "2 of 4 trees, 60 s left at this rate", "4 of 4 trees"]
+
+
+def test_a_run_that_was_heard_once_does_not_lend_its_pace_to_the_next(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Runs of a search each tell one slice, of two services more than the last: once a pace of two in 11 s."""
+    now = 0.0
+    monkeypatch.setattr("sim.cli.progress.monotonic", lambda: now)
+    with progress("work", 1, None):
+        for slice_events in (1_000_001, 1_000_003, 1_000_007):
+            count("services", 0, 1_100_000)
+            now += 11
+            count("services", slice_events, 1_100_000)
+        assert capsys.readouterr().err == ""
+        now += 1
+        count("services", 1_000_107, 1_100_000)
+    assert capsys.readouterr().err == "work: 1,100,000 services, 91% at 0.0 M services/s, 999 s left\n"
+
+
+def test_every_run_of_the_engine_tells_that_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that pauses: then what its slices have done."""
+    monkeypatch.setattr("sim.engine.run.SLICE_EVENTS", 20)
+    monkeypatch.setattr("sim.engine.run.FEWEST_KNOWN", 1 << 40)
+    heard: list[tuple[str, int, int]] = []
+    schedule = build("ring", "all-reduce", ring(4), "4KiB")
+    with hearing(lambda *told: heard.append(told)):
+        for _ in range(2):
+            simulate(schedule, symmetry="off", chunks=4)
+    services = [done for unit, done, _ in heard if unit == "services"]
+    assert services[0] == 0 and services.count(0) == 2 and len(services) >= 4
 
 
 def test_runs_that_nobody_asked_tell_their_services(
