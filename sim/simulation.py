@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
-from typing import Annotated, Unpack
+from typing import Annotated, NamedTuple, Unpack
 
 from collectives.core.schedule import Schedule
 from sim.analytic.bounds import lower_bound_ps
@@ -150,6 +150,14 @@ def _job_of(work: Schedule | Job | Sequence[Tenant], model: Model) -> Job:
     return merge(work, model)
 
 
+class _Alone(NamedTuple):
+    """The healthy run beside one with faults."""
+
+    time_ps: int
+    wall_s: float
+    whole: str  # which symmetry gives all ranks: "auto" where there is none, whose program is there already
+
+
 @dataclass(frozen=True)
 class _Run:
     """How programs are run and checked; see `simulate`."""
@@ -170,12 +178,12 @@ class _Run:
                 said.append(f"{other} at least {format_time(least)}")
                 continue
             try:
-                result = self.healthy(job, model, symmetry)
+                result = self._beside(faults).healthy(job, model, symmetry if faults is None else "auto")
                 if faults is not None:
-                    time_ps, wall_s = result.time_ps, result.wall_s
-                    healthy_ps = min(healthy_ps, time_ps)  # without faults, another plan may be the quickest
+                    alone = _Alone(result.time_ps, result.wall_s, "auto" if result.lowered.is_whole else "off")
+                    healthy_ps = min(healthy_ps, alone.time_ps)  # without faults, another plan may be the quickest
                     del result  # whose arrays would stay as long as the second run takes
-                    result = self.faulty(job, model, symmetry, faults, time_ps, wall_s)
+                    result = self.faulty(job, model, symmetry, faults, alone)
             except Deadlock as wrong:
                 stuck = stuck or wrong
                 said.append(f"{other} never ends")
@@ -191,6 +199,10 @@ class _Run:
             found = replace(found, faults=replace(found.faults, healthy_ps=healthy_ps))
         policy = f"circuits are switched {name}" if name != STATIC else "circuits stay as they are"
         return replace(found, circuits=f"{policy}; {', '.join(said)}") if said else found
+
+    def _beside(self, faults: FaultPlan | None) -> "_Run":
+        """How the healthy run is done: beside faults only its time is told."""
+        return self if faults is None else replace(self, log=self.check, bare=not self.check)
 
     def healthy(self, job: Job, model: Model, symmetry: str) -> Result:
         """A job on a fabric on which nothing goes wrong."""
@@ -215,15 +227,13 @@ class _Run:
         )
         return self._checked(result)
 
-    def faulty(
-        self, job: Job, model: Model, symmetry: str, plan: FaultPlan, healthy_ps: int, healthy_wall_s: float
-    ) -> Result:
+    def faulty(self, job: Job, model: Model, symmetry: str, plan: FaultPlan, alone: "_Alone") -> Result:
         """A job once more, with faults: all NPUs, or as the faults keep the symmetry."""
         if self.engine == "analytic":
             raise WeftError("the analytic engine knows no faults: choose the chunk or the reference engine")
         started = perf_counter()
         marks = marks_of(job.topology, plan) if symmetry == "auto" else None
-        as_kept = "off" if marks is None else "auto"
+        as_kept = alone.whole if marks is None else "auto"
         try:
             lowered, outcome = in_turns(
                 lower(job, model, as_kept, marks=marks), partial(self._outcome, log=self.log or self.engine == "fluid"),
@@ -232,13 +242,13 @@ class _Run:
         except Deadlock as stuck:
             lowered = lower(job, model, as_kept, marks=marks)
             if not lowered.is_whole:
-                return self.faulty(job, model, "off", plan, healthy_ps, healthy_wall_s)  # which names all that wait
+                return self.faulty(job, model, "off", plan, alone)  # which names all that wait
             faulty = add_faults(lowered, plan)
             raise named_deadlock(stuck, faulty, task_names(faulty), plan) from None
         return self._checked(Result(
             job=job, model=model, engine=self.engine, time_ps=outcome.makespan_ps, events=outcome.events,
-            wall_s=healthy_wall_s + perf_counter() - started, lowered=lowered, ran=outcome,
-            faults=FaultCost.of(plan, lowered, healthy_ps, outcome),
+            wall_s=alone.wall_s + perf_counter() - started, lowered=lowered, ran=outcome,
+            faults=FaultCost.of(plan, lowered, alone.time_ps, outcome),
         ))
 
     def _checked(self, result: Result) -> Result:

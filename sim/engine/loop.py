@@ -174,7 +174,7 @@ def _serve(program, state, server, event, nics, ordered, routers, faulty, rounds
             ready = max(start + latency, ready - service_ps(program, size, after))
         put(program, state, ready, key + one, onward, event)
     if faulty and not lost:
-        faults.journal(state, key, place, run.arrived_ps, start, end, ready)
+        faults.journal(program, state, key, place, run.arrived_ps, start, end, ready)
     if routers:
         first = faults.begins_at(program, at) if faulty else begins
         change_rooms(program, state, server, np.int64(hop), place, first, last, lost, end, ready)

@@ -460,7 +460,9 @@ class Program(NamedTuple):
 
     def other_routes(self) -> I32:
         """Routes of detours that are no task's own."""
-        other: I32 = self.detour_route[~np.isin(self.detour_route, self.task_route)]
+        own = np.zeros(self.route_ptr.size, np.bool_)
+        own[self.task_route] = True
+        other: I32 = self.detour_route[~own[self.detour_route]]
         return other
 
     def has_hops(self, task: int) -> bool:

@@ -51,8 +51,9 @@ class Journal(NamedTuple):
         return cls(task, chunk, at, arrival, start, end, ready, lost, moved)
 
     def lapses(self, program: Program) -> "Journal":
-        """Of these what was lost or sent another way, and what was served on routes from the first that is a detour."""
-        return Journal._make(column[self.lost | self.moved | (self.at >= noted_from(program))] for column in self)
+        """Of these what was lost or sent another way, and first services of routes from the first that is a detour."""
+        begins = (self.at >= noted_from(program)) & np.isin(self.at, program.route_ptr)
+        return Journal._make(column[self.lost | self.moved | begins] for column in self)
 
 
 def noted_from(program: Program) -> int:

@@ -5,6 +5,7 @@ it has a buffer and was not repaired just then, for room behind it, or for anoth
 """
 
 from abc import abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
@@ -242,9 +243,11 @@ class _FaultyWalk(Steps):
         chunks = program.chunks()
         self.first = np.cumsum(chunks) - chunks
         place = self.first[journal.task] + journal.chunk
-        self.order = np.argsort(place, kind="stable")  # rows by task, chunk and start
-        self.row_ptr = np.searchsorted(place[self.order], np.arange(int(chunks.sum()) + 1))
-        self.before = view(_before(self.on, journal))
+        self.order, self.row_ptr = _grouped(place, int(chunks.sum()))  # rows by task, chunk and start
+        services = np.flatnonzero(journal.end_ps > journal.start_ps)
+        order, ptr = _grouped(self.on[services], program.n_servers)
+        self.services, self.service_ptr = view(services[order]), view(ptr)  # by server and start
+        self.begins = view(journal.start_ps[services[order]])
         self.in_order: dict[int, I64] = {}
         self.room_of = self.room[journal.at]
 
@@ -296,8 +299,8 @@ class _FaultyWalk(Steps):
         """Walk from the start of a service to that of the row before it, or to the delivery that released its chunk."""
         j = self.journal
         start, arrival = int(j.start_ps[row]), int(j.arrival_ps[row])
-        ahead = self.before[row]
         if arrival < start:
+            ahead = self._ahead(row)
             free = int(j.end_ps[ahead]) if ahead >= 0 else -1
             if free < start and (holder := self.holders.get((int(self.room_of[row]), start))) is not None:
                 return self._room_given_by(holder, row, start)
@@ -307,6 +310,13 @@ class _FaultyWalk(Steps):
             if free > arrival:
                 return self._serve_all(ahead, SERIALIZATION if j.task[ahead] == j.task[row] else QUEUEING)
         return self._to_injection(row, arrival)
+
+    def _ahead(self, row: int) -> int:
+        """The service before a row on its server; -1 for the first."""
+        # What was sent another way or dropped, in no time, was so before the service that starts in that picosecond.
+        first, end = self.service_ptr[self.on[row]], self.service_ptr[self.on[row] + 1]
+        at = bisect_left(self.begins, int(self.journal.start_ps[row]), first, end) - 1
+        return -1 if at < first else self.services[at]
 
     def _to_injection(self, row: int, time: int) -> State | None:
         j = self.journal
@@ -443,17 +453,12 @@ class _FaultyWalk(Steps):
         self._piece(start, end, name, int(self.journal.task[row]), int(self.on[row]))
 
 
-def _before(server: I64, journal: Journal) -> I64:
-    """The service before each row on its server; -1 for the first."""
-    # What was sent another way or dropped, in no time, was so before the service that starts in that picosecond.
-    order = np.lexsort((journal.end_ps, journal.start_ps, server))
-    places = np.arange(server.size)
-    served = np.maximum.accumulate(np.where((journal.end_ps > journal.start_ps)[order], places, -1))
-    ahead = np.concatenate([[-1], served[:-1]])[: server.size]
-    on_this = ahead >= np.searchsorted(server[order], server[order])
-    before = np.empty(server.size, np.int64)
-    before[order] = np.where(on_this, order[ahead], -1)
-    return before
+def _grouped(number: I64, n: int) -> tuple[I64, I64]:
+    """Rows by a number from 0 to n - 1, in their order where it is equal, and where each number begins, (n + 1,)."""
+    order = np.argsort(number.astype(np.uint16), kind="stable")  # by 16 bits at a time, which NumPy sorts by radix
+    for bits in range(16, n.bit_length(), 16):
+        order = order[np.argsort((number[order] >> bits).astype(np.uint16), kind="stable")]
+    return order, np.concatenate(([0], np.cumsum(np.bincount(number, minlength=n))))
 
 
 def view(column: npt.NDArray[np.integer]) -> memoryview:

@@ -49,7 +49,8 @@ class Run(Row):
     timer: Word  # the next task whose deadline is to be set
     arrived_ps: Word  # when the chunk arrived that is served now
     journaled: Word  # rows of the journal
-    noted_from: Word  # the place in the routes from which services are noted that neither are lost nor move
+    # the place in the routes from which first services of a route are noted that neither are lost nor move; 0: all are
+    noted_from: Word
     given_up: Word  # the first node of the chunks that were given up
     bucket_bits: Word  # of the number of buckets of a channel
 

@@ -128,11 +128,12 @@ def has_space(state, most):
 
 
 @helper
-def journal(state, key, place, since, start, end, ready):
+def journal(program, state, key, place, since, start, end, ready):
     """Note a service, or (start = end) a chunk that a down server lost or that left its queue: lapses, or all."""
-    if place >> 32 >= state.run.noted_from or ready < 0 or since < 0:
+    at, noted_from = place >> 32, state.run.noted_from
+    if ready < 0 or since < 0 or noted_from == 0 or (at >= noted_from and begins_at(program, at)):
         its = state.journal[state.run.journaled]
-        its.task, its.chunk, its.at = task_of(state, key), chunk_of(state, key), place >> 32
+        its.task, its.chunk, its.at = task_of(state, key), chunk_of(state, key), at
         its.since_ps, its.start_ps, its.end_ps, its.ready_ps = since, start, end, ready
         state.run.journaled += 1
 
@@ -259,7 +260,7 @@ def conditions(program, state, server, key, place):
 def lose(program, state, server, key, place, start, end):
     """Send a lost chunk again after the timeout, or give it up."""
     again = end + program.server_resend_ps[server]
-    journal(state, key, place, state.run.arrived_ps, start, end, ~again)
+    journal(program, state, key, place, state.run.arrived_ps, start, end, ~again)
     if (place >> ATTEMPT_SHIFT) & (ATTEMPTS - 1) == ATTEMPTS - 1:
         node = new_node(state, key, place)
         state.nodes[node].next = state.run.given_up
@@ -362,7 +363,7 @@ def stays(program, state, server, node):
     if program.hop_server[program.route_hop[first]] == server:
         state.nodes[node].key, state.nodes[node].place = key_there, place_there
         return True
-    journal(state, key, place, ~state.node_since[node], present, present, present + 1)
+    journal(program, state, key, place, ~state.node_since[node], present, present, present + 1)
     put(program, state, present + 1, key_there, place_there, NONE)
     free_node(state, node)
     return False

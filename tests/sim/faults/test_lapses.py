@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -42,3 +44,29 @@ def test_a_journal_says_the_same(spec: str, algorithm: str, name: str, symmetry:
     assert without.row() | {"wall_s": 0} == noted.row() | {"wall_s": 0}
     assert without.notes() == noted.notes()
     assert without.row()["chunks_lost"] + without.row()["chunks_detoured"] > 0
+
+
+def test_of_a_detour_its_first_service_is_noted_and_not_each_hop() -> None:
+    """A chunk that goes around a ring crosses all its other links: notes of them would be as many as all services."""
+    plan = FaultPlan(faults=[LinkDown(link=LINK)], reroute="1us", timeout="1us", in_flight="wait")
+    found = simulate(build("ring", "all-reduce", from_spec("ring:13"), "64KiB"), faults=plan, chunks=3, symmetry="off")
+    assert found.outcome is not None and found.outcome.lapses is not None and found.faults is not None
+    noted, begins = found.outcome.lapses, found.program.route_ptr
+    assert np.isin(noted.at[~noted.lost], begins).all()
+    assert found.faults.detours == np.count_nonzero(~noted.lost & ~noted.moved) > 0
+    assert found.events > 5 * noted.at.size
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("spec", ["ring:5", "torus:3x3", "fat-tree:4", "random-regular:10x3"])
+@pytest.mark.parametrize("name", ["loss", "around, and cut off"])
+def test_the_healthy_time_beside_faults_is_that_of_all_ranks(name: str, spec: str, check: bool) -> None:
+    fabric = from_spec(spec)
+    faults = [replace(one, link=fabric.link_name(0)) for one in PLANS[name].faults]
+    work, plan = build("ring", "all-reduce", fabric, "64KiB"), replace(PLANS[name], faults=faults)
+    alone = simulate(work, chunks=3, symmetry="off").time_ps
+    for symmetry in ("auto", "off"):
+        found = simulate(work, faults=plan, chunks=3, symmetry=symmetry, check=check)
+        assert found.faults is not None and found.faults.healthy_ps == alone
+        assert found.symmetry.startswith("all ranks simulated (symmetry is off")
