@@ -12,7 +12,7 @@ from sim.analytic.closed_form import closed_form_ps
 from sim.analytic.estimate import estimate_ps
 from sim.engine.run import FOREVER_PS, check_size, run
 from sim.faults.apply import add_faults, with_spares
-from sim.faults.cost import FaultCost, named_circle, named_deadlock
+from sim.faults.cost import FaultCost, named_circle, named_deadlock, named_tasks
 from sim.faults.history import history_of, marks_of
 from sim.faults.plan import FaultPlan
 from sim.how import AS_USUAL, How
@@ -216,7 +216,7 @@ class _Run:
             if self.bare:  # without the tasks that tell what is stuck
                 return replace(self, bare=False).healthy(job, model, symmetry)
             if not stuck.circle:
-                raise
+                raise named_tasks(stuck, task_names(lowered)) from None
             if not lowered.is_whole:
                 return self.healthy(job, model, "off")  # which names the circle itself, not what stands for it
             raise named_circle(stuck, lowered) from None

@@ -77,7 +77,7 @@ def optical(
     for what, ends in sides.items():
         for server, count in Counter(pair[end] for pair in pairs for end in ends).items():
             if count > interfaces:
-                raise WeftError(f"server {server} has {count} {what}, and {interfaces} interfaces for them")
+                raise WeftError(f"server {server} has {count} {what}, and {counted(interfaces, 'interface')} for them")
     rate, latency_ps = parse_link(bandwidth, latency)
     joined = Counter([*pairs, *((b, a) for a, b in pairs if duplex)])
     hop_ps = np.full(n, parse_time(hop_latency, "hop latency"), np.int64)
@@ -303,9 +303,9 @@ def _built(name: str, base: Topology, links: EqualLinks) -> Topology:
     shape = (2,) * (n == 2) if name == FULL else parse_extents(name, f"circuits {name!r}")
     taken = n - 1 if name == FULL else _taken(shape)
     if name != FULL and math.prod(shape) != n:
-        raise WeftError(f"circuits {name!r} join {math.prod(shape)} servers, not {n}")
+        raise WeftError(f"circuits {name!r} join {counted(math.prod(shape), 'server')}, not {n}")
     if taken > ports:
-        raise WeftError(f"circuits {name!r} take {taken} of the {ports} ports of a server")
+        raise WeftError(f"circuits {name!r} take {taken} of the {counted(ports, 'port')} of a server")
     found = fully_connected(n, **links) if name == FULL else torus(shape, **links)
     times = 1 if optics.single else ports // taken
     return _laid(base, found.with_links(bandwidth_Bps=found.bandwidth_Bps * times))

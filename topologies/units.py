@@ -255,9 +255,9 @@ Picoseconds: TypeAlias = Annotated[int, InUnit(Integer(0, MOST_PS), parse_time, 
 """Numbers whose names say the unit; text with a unit is read into them."""
 
 
-def counted(count: int, noun: str) -> str:
-    """A number of things: 1 chunk, 16 chunks."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def counted(count: int, noun: str, plural: str = "s") -> str:
+    """A number of things: 1 chunk, 16 chunks; with "es" 2 boxes."""
+    return f"{count:,} {noun}{'' if count == 1 else plural}"
 
 
 def format_size(size_bytes: int) -> str:

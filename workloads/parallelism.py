@@ -128,12 +128,14 @@ def parse_parallelism(text: str, n_npus: int) -> Parallelism:
             accepted = ", ".join(names)
             raise WeftError(f"parallelism {part!r}: write name=number with one of {accepted}, or one of "
                             f"{', '.join(SCHEMES)}, with commas")
+        if name != "zero" and not int(value):
+            raise WeftError(f"parallelism {text!r}: {name} is 0: give an integer from 1")
         if name in values:
             raise WeftError(f"parallelism {text!r}: {name} is given twice")
         values[name] = zero_stage(value) if name == "zero" else int(value)
     others = values.get("tp", 1) * values.get("pp", 1)
     if "dp" not in values:
-        if not others or n_npus % others:
+        if n_npus % others:
             raise WeftError(f"parallelism {text!r}: {n_npus} NPUs are not a multiple of tp x pp = {others}")
         values["dp"] = n_npus // others
     return Parallelism(**values)

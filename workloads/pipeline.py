@@ -19,7 +19,7 @@ from topologies import Topology, WeftError
 from topologies.checks import Choice, Count, checked
 from topologies.stages import count
 from topologies.text.brief import one_line
-from topologies.units import Bytes
+from topologies.units import Bytes, counted
 from workloads.job import Job, check_room
 from workloads.model_workload import BYTES
 from workloads.models.model import NeuralNetwork
@@ -122,7 +122,8 @@ def cut_into_stages(workload: Workload, n_stages: int) -> list[range]:
     n_layers = len(workload.layers)
     places = range(1, n_layers) if workload.cuts is None else workload.cuts
     if len(places) + 1 < n_stages:
-        raise WeftError(f"workload {workload.name} has {len(places) + 1} layers for {n_stages} stages")
+        layers = counted(len(places) + 1, "layer")
+        raise WeftError(f"workload {workload.name} has {layers} for {counted(n_stages, 'stage')}")
     times = [sum(phase.compute_ns for phase in layer.phases) for layer in workload.layers]
     before = np.concatenate(([0.0], np.cumsum(times)))
     cuts = [0]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from topologies.checks import NotNegative, WeftError, checked
 from topologies.text.brief import one_line
-from topologies.units import from_nanoseconds
+from topologies.units import counted, from_nanoseconds
 
 PHASES = ("forward", "input_grad", "weight_grad")
 """Phases of a layer; a text workload names its groups after them."""
@@ -153,7 +153,8 @@ def check_groups(workload: Workload, groups: Groups, extents: tuple[int, ...]) -
 def check_group(sizes: tuple[int, ...], extents: tuple[int, ...], what: str) -> None:
     """Reject sizes unless there is one divisor per extent of the network."""
     if len(sizes) != len(extents):
-        raise WeftError(f"{what} has {len(sizes)} sizes {list(sizes)}; the network has {len(extents)} dimensions")
+        raise WeftError(f"{what} has {counted(len(sizes), 'size')} {list(sizes)}; the network has "
+                        f"{counted(len(extents), 'dimension')}")
     for dim, (size, extent) in enumerate(zip(sizes, extents, strict=True), start=1):
         if size < 1 or extent % size:
             raise WeftError(

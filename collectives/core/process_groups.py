@@ -15,6 +15,7 @@ import numpy.typing as npt
 from collectives.core.collective import Collective, collective, reserved, uneven
 from collectives.core.grid import Grid, RankOrRanks
 from topologies import WeftError
+from topologies.units import counted
 
 GroupSpec = str | Sequence[int | str]
 """Extents, one per dimension; "2@4" for two NPUs 4 apart; -1 or 1 for an unused dimension: "16,-1,-1"."""
@@ -103,7 +104,7 @@ def process_group(shape: tuple[int, ...], spec: GroupSpec | ProcessGroup | None 
         return ProcessGroup(shape, shape, (1,) * len(shape))
     parts = spec.split(",") if isinstance(spec, str) else list(spec)
     if len(parts) != len(shape):
-        raise WeftError(f"group {spec!r} has {len(parts)} dimensions; the network {shape} has {len(shape)}")
+        raise WeftError(f"group {spec!r} has {counted(len(parts), 'dimension')}; the network {shape} has {len(shape)}")
     pairs = [_parse(part, spec) for part in parts]
     for dim, ((extent, stride), whole) in enumerate(zip(pairs, shape, strict=True)):
         if whole % (extent * stride):

@@ -13,7 +13,7 @@ import numpy as np
 from sim.analytic.traffic import F64
 from topologies.checks import Count, InUnit, Number, WeftError, checked
 from topologies.text.brief import WIDTH, cut, one_line
-from topologies.units import parse_bandwidth
+from topologies.units import counted, parse_bandwidth
 
 GBps = Annotated[float, InUnit(Number(0, above=True), lambda text, what: parse_bandwidth(text, what) / 1e9, "100GB/s")]
 
@@ -120,7 +120,7 @@ class Feasible:
         for one in self.constraints:
             if len(one.coefficients) != n_dims:
                 count = len(one.coefficients)
-                raise WeftError(f"constraint {one.text!r} has {count} dimensions; the network has {n_dims}")
+                raise WeftError(f"constraint {one.text!r} has {counted(count, 'dimension')}; the network has {n_dims}")
         self.matrix = np.array([one.coefficients for one in self.constraints], np.float64).reshape(-1, n_dims)
         self.bound = np.array([one.bound for one in self.constraints], np.float64)
         self.equal = np.array([one.equal for one in self.constraints], bool)

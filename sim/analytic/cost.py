@@ -8,6 +8,7 @@ import numpy as np
 
 from sim.analytic.traffic import F64
 from topologies.checks import WeftError, choice
+from topologies.units import counted
 from workloads.formats.libra_files import Prices
 
 COUNTING = ("2024", "2022")
@@ -49,7 +50,8 @@ def usual_tiers(blocks: Sequence[str]) -> tuple[str, ...]:
     """The tiers of LIBRA's own networks: the outermost dimension is the pod, then node, package and chiplet inwards."""
     by_size = {1: ("InterPod",), 2: ("InterPackage", "InterPod"), 3: TIERS[1:], 4: TIERS}
     if len(blocks) not in by_size:
-        raise WeftError(f"a network of {len(blocks)} dimensions has no usual tiers: name them in a network file")
+        raise WeftError(f"a network of {counted(len(blocks), 'dimension')} has no usual tiers: name them in a network "
+                        "file")
     return by_size[len(blocks)]
 
 

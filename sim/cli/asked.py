@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sim.cli.commands import COMMANDS
-from sim.cli.flags import KEPT, WRITTEN, accepted
+from sim.cli.flags import KEPT, WRITTEN, accepted, typed
 from sim.study.keys import AUTO, TENANT, flags_of, keys_of
 from sim.study.paths import files_in, with_paths_from
 from sim.study.spec import Spec, changes_in, read_sections
@@ -234,7 +234,7 @@ def _said(arguments: argparse.Namespace, dest: str, name: str) -> str:
     """What is read, as the user wrote it: without a flag, after one, or as a key of a file."""
     section, dot, key = dest.partition(".")
     if dest == COMMANDS[arguments.command].positional:
-        return f"{keys_of(section)[key].metadata['metavar'] if dot else 'FILE'} {name}"
+        return f"{typed(arguments.command, section, key) if dot else 'FILE'} {name}"
     if dot and not getattr(arguments, dest, None):
         return f"{key} {name} of [{section}]"
     return f"{flag_of(dest)} {name}"

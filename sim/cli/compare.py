@@ -272,7 +272,7 @@ def choice(row: Row) -> str:
     """What was chosen for a point: "64 chunks, lowest-chunk-first"."""
     words = [f"{row['chunks']} chunks" if row["chunks"] > 1 else "whole transfers"]
     words += [row["discipline"]] if row["discipline"] != "fifo" else []
-    words += [f"{row['trees']} trees"] if row["trees"] is not None else []
+    words += [counted(row["trees"], "tree")] if row["trees"] is not None else []
     words += [f"{row['pipeline_chunks']} parts"] if row["pipeline_chunks"] is not None else []
     words += [f"circuits {row['circuits']}"] if row.get("circuits") else []
     return " ".join(words)
@@ -316,7 +316,8 @@ def ranges(spec: Spec, rows: Sequence[Row], *, quick: bool = False) -> list[str]
     nearby = "chunk counts nearby" if spec.build_model().buffer_bytes is None else "more chunks, which fit the buffers"
     every = len(near) == len(rows) or len(ranged) == len(rows)
     whose = "" if every else f" and at most {NEAR:g} times the fastest, where several are"
-    alone = ", and of ports that go on alone where ranks wait by default" * any(row.get("alone_s") for row in ranged)
+    alone = any(row.get("alone_s") for row in ranged) * (
+        " and, where ranks wait by default, one that is not perturbed and whose ports go on alone")
     lines = [f"-x% +y%: range over perturbed runs (rates and starts by 0.1 %, other ties, {nearby}){alone}, where "
              f"wider than 1 %{whose}"] * bool(ranged)
     by_rates = {name for name, one in ALGORITHMS.items() if one.built_from_rates}

@@ -104,7 +104,7 @@ def as_typed(message: str, given: argparse.Namespace) -> str:
 
     Examples
     --------
-    >>> as_typed("nic_engines is 0: give more", argparse.Namespace(**{"model.nic_engines": 0}))
+    >>> as_typed("nic_engines is 0: give more", argparse.Namespace(**{"command": "compare", "model.nic_engines": 0}))
     '--nic-engines is 0: give more'
     """
     begins = re.match(r"(?:\[(\w+)\] |(\w+)\.)?([a-z]+(?:[_ ][a-z]+)*?) (is |(?='|-?\d))?", message)
@@ -114,8 +114,14 @@ def as_typed(message: str, given: argparse.Namespace) -> str:
     for dest, value in vars(given).items():
         section, dot, key = dest.partition(".")
         if dot and key == named and value is not None and section == (of or section):
-            return f"{flags_of(keys_of(section)[key])[0]} {message[begins.end(3) + 1:]}"
+            return f"{typed(given.command, section, key)} {message[begins.end(3) + 1:]}"
     return message
+
+
+def typed(command: str, section: str, key: str) -> str:
+    """What gives a key of a command: its flag, or what stands for its value where it has none."""
+    one = keys_of(section)[key]
+    return str(one.metadata["metavar"]) if COMMANDS[command].positional == f"{section}.{key}" else flags_of(one)[0]
 
 
 def with_places(message: str, name: str) -> str:

@@ -78,9 +78,9 @@ def run(arguments: argparse.Namespace) -> None:
         {"source": one.now.source, "baseline": one.before.source, "noise": list(one.noise),
          "verdict_before": one.before.verdict, "rows": one.rows()} for one in changed]
     write_json(
-        arguments, spec, rows, verdict=found.verdict, condition=found.condition, cause=found.cause, limit=found.limit,
-        notes=notes, rates=[rate_facts(rate) for rate in found.rates], tables=[facts(one) for one in found.tables],
-        changes=since, refused=refused,
+        arguments, spec, rows, verdict=found.verdict, condition=found.condition, but=found.but, cause=found.cause,
+        limit=found.limit, notes=notes, rates=[rate_facts(rate) for rate in found.rates],
+        tables=[facts(one) for one in found.tables], changes=since, refused=refused,
         candidates=[candidate_facts(one) for _, one in runs if isinstance(one, FabricRun)],
     )
     write_csv(arguments, rows)
@@ -335,11 +335,11 @@ def _since(found: Judgment, runs: Sequence[tuple[Measurements, Run]], changed: S
             nics = run.setting.nics if isinstance(run, LibraryRun) and run.setting.nodes > 1 else 0
             if one.lost_rail(nics):
                 words = f"one NIC of {nics} less than in {one.before.source}: a dead rail"
-                return replace(found, verdict="slow-hw", cause="dead-rail", limit=words + before)
+                return replace(found, verdict="slow-hw", cause="dead-rail", limit=words + before, but="")
             what = "latency" if one.slower[-1] < SMALL else "something"
             words = (f"{what} since {one.before.source}: {range_of(one, one.slower)} slower by up to "
                      f"{max(one.of(one.slower)) - 1:.0%}")
-            return replace(found, verdict="slow-unknown", cause="slower", limit=words + before)
+            return replace(found, verdict="slow-unknown", cause="slower", limit=words + before, but="")
         if old and found.cause == table.cause:
             found = replace(found, limit=f"{table.limit}: as in {one.before.source}, nothing new")
     return found
@@ -375,7 +375,8 @@ def report(
 
 
 def _verdict(said: Judgment | Diagnosis) -> str:
-    return said.verdict + (f", if {said.condition}" if said.condition else "")
+    return said.verdict + "".join(
+        f", {word} {what}" for word, what in (("if", said.condition), ("but", said.but)) if what)
 
 
 def _percent(share: float) -> str:
@@ -487,7 +488,7 @@ def facts(one: Diagnosis) -> dict[str, Any]:
         "bound_reduces": one.bound_reduces,
         "rates": [rate_facts(rate) for rate in one.rates], "switches": list(one.switches), "breaks": list(one.breaks),
         "outliers": list(one.outliers), "contradictions": list(one.contradictions), "repeats": list(one.repeats),
-        "condition": one.condition, "notes": list(one.notes),
+        "condition": one.condition, "but": one.but, "notes": list(one.notes),
     }
 
 

@@ -148,7 +148,7 @@ MOST_SHOWN = 12
 def _choices(choices: list[dict[str, Any]]) -> list[str]:
     """The choices of the discrete knobs, best first."""
     legend = "; = its range overlaps that of the best" if any(one["tied"] for one in choices) else ""
-    lines = [f"  {len(choices)} choices, best first{legend}:"]
+    lines = [f"  {counted(len(choices), 'choice')}, best first{legend}:"]
     for one in choices[:MOST_SHOWN]:
         time = _time(one["time_s"])
         lines.append(f"  {'=' if one['tied'] else ' '} {time:>10}  {one['knobs']} ({one['how']})")

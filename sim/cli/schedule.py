@@ -226,7 +226,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         f"# {facts['algorithm']}{form}: {facts['collective']} of {size} on {facts['topology']}",
         f"ranks      {facts['ranks']}",
         f"blocks     {facts['blocks']} of {format_size(facts['block_bytes'])}",
-        f"steps      {facts['steps']} on {facts['ports']} ports",
+        f"steps      {facts['steps']} on {counted(facts['ports'], 'port')}",
         f"rank {facts['rank']:<5} sends {counted(facts['transfers_of_rank'], 'transfer')}, {sent} in all",
         f"proof      {facts['proof']}",
         f"symmetry   {facts['symmetry']}",

@@ -273,7 +273,8 @@ def ask(
     if way not in WAYS or not (count.isascii() and count.isdecimal()) or "npus" in table:
         raise WeftError(f"{where}: write WAY:NPUS, such as packed:8, without npus; ways are {', '.join(WAYS)}")
     if not (len(count) < 10 and 1 <= int(count) <= topology.n_npus):
-        raise WeftError(f"{where}: {topology.name} has {topology.n_npus} NPUs: place on 1 to {topology.n_npus}")
+        raise WeftError(f"{where}: {topology.name} has {counted(topology.n_npus, 'NPU')}: place on 1 to "
+                        f"{topology.n_npus}")
     if topology.n_nodes > MOST_NODES:
         raise WeftError(f"{where}: {topology.name} has {topology.n_nodes:,} nodes; tenants are placed on at most "
                         f"{MOST_NODES:,}: give npus")

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise WeftError("no file is given: write FILE, or --spec FILE")
     if arguments.spec is not None and arguments.spec_again is not None:
         raise WeftError(f"{arguments.spec} and --spec {arguments.spec_again} are both the file of the sweep: give one")
-    file = Path(arguments.spec or arguments.spec_again)
+    file = Path(arguments.spec if arguments.spec_again is None else arguments.spec_again)
     if file == STANDARD_INPUT and not arguments.store:
         raise WeftError("a sweep from standard input needs --store FILE")
     sections = read(file, arguments)
@@ -51,8 +51,9 @@ def run(arguments: argparse.Namespace) -> None:
         tally = None if arguments.status else compute(swept, store, arguments)
         status = status_of(swept, store)
         say(arguments, *report(swept.sweep, store, file, status, tally))
+        if tally is None or status.finished > tally.refused:  # else there is no row with a time
+            write_files(swept, store, sections, arguments)
         _check_ended(swept, status, tally)
-        write_files(swept, store, sections, arguments)
 
 
 @contextmanager
@@ -149,7 +150,8 @@ def _check_ended(swept: Keyed, status: Status, tally: Tally | None) -> None:
         first, why = next(iter(tally.failed.items()))
         name = _named(swept.distinct[first])
         which = f"the first is {name}" if len(tally.failed) > 1 else name
-        raise WeftError(f"{counted(len(tally.failed), 'point')} did not end and are not stored; {which}: {why}")
+        few = "point did not end and is" if len(tally.failed) == 1 else "points did not end and are"
+        raise WeftError(f"{len(tally.failed):,} {few} not stored; {which}: {why}")
     if tally.refused == status.points:
         raise WeftError("no point can run")
 

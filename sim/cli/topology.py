@@ -13,7 +13,7 @@ from topologies import TOPOLOGIES, Topology, bisection_Bps, egress_Bps, write_to
 from topologies.flows.tightest_cut import links_from
 from topologies.formats.files import FORMATS
 from topologies.stages import count, staged
-from topologies.units import format_rate
+from topologies.units import counted, format_rate
 
 EXACT_DIAMETER_NPUS = 4096
 """NPUs up to which distances are computed from every NPU: 0.3 s at 4,096 of a torus."""
@@ -97,7 +97,8 @@ def diameter_hops(topology: Topology) -> tuple[int | None, bool]:
 
 def lines(facts: dict[str, Any]) -> list[str]:
     """The facts as readable lines."""
-    diameter = "none: some NPUs cannot reach others" if facts["diameter_hops"] is None else str(facts["diameter_hops"])
+    hops = facts["diameter_hops"]
+    diameter = "none: some NPUs cannot reach others" if hops is None else counted(hops, "link")
     sampled = "" if facts["diameter_exact"] else f" or more (seen from {SAMPLED_NPUS} NPUs)"
     bisection = "-" if facts["bisection_Bps"] is None else format_rate(facts["bisection_Bps"])
     head = [
@@ -105,7 +106,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         f"NPUs       {facts['npus']}  (shape {'x'.join(map(str, facts['shape']))})",
         f"switches   {facts['switches']}",
         f"links      {facts['links']}  (one for each direction of a cable)",
-        f"diameter   {diameter}{sampled} links",
+        f"diameter   {diameter}{sampled}",
         f"bisection  {bisection}  (one way, tightest halfway cut of a dimension)",
         f"NPU egress {_range(facts['npu_egress_Bps'], format_rate)}",
     ]

@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> None:
 def report(row: dict[str, Any]) -> list[str]:
     """The fabric, the time, and the operators that were moved."""
     lines = [
-        f"{row['workload']} on {row['servers']} servers of {row['degree']} interfaces: {row['topology']}",
+        f"{row['workload']} on {row['servers']} servers of {counted(row['degree'], 'interface')}: {row['topology']}",
         f"  rings       {', '.join(f'+{jump}' for jump in row['rings'])}",
         *(f"  groups of {k}: {', '.join(f'+{jump}' for jump in jumps)}" for k, jumps in row["group_rings"].items()),
     ]

@@ -63,7 +63,7 @@ def _bubble(spec: Spec, result: Result) -> list[str]:
     share = ideal_bubble(stages, microbatches)
     size = message_bytes(spec.workload, spec.training, result.job.topology.n_npus)
     return [
-        f"pipeline of {stages} stages, {microbatches} microbatches, messages of "
+        f"pipeline of {counted(stages, 'stage')}, {counted(microbatches, 'microbatch', 'es')}, messages of "
         f"{format_size(size)}: NPU {result.ranks[0]} waits {format_time(idle)} "
         f"for the computation of others, {idle / result.time_ps:.1%} of the iteration; (S-1)/(M+S-1) is {share:.1%}"
     ]
@@ -152,7 +152,8 @@ def run_model(arguments: argparse.Namespace, spec: Spec) -> None:
     optics = one.topology.optics
     switched = ["# note: each collective begins with its circuits up; --inline counts the changes between them"]
     ends = [time_text(row[key]) for key in ("spread_low_s", "spread_high_s") if key in row]
-    told = [f"iteration {' to '.join(ends)} in {spec.account.spread} perturbed runs of each collective"] * bool(ends)
+    runs = counted(spec.account.spread or 0, "perturbed run")
+    told = [f"iteration {' to '.join(ends)} in {runs} of each collective"] * bool(ends)
     say(arguments, *_summary(found, one.where), *told, *switched * bool(optics and optics.policy))
     write_json(arguments, spec, [row])
     write_csv(arguments, [{"rank": rank, "kind": kind, "time_s": time / 1e12}

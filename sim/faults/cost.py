@@ -1,6 +1,7 @@
 """What faults cost a run; which of them changed nothing; and, where it cannot end, which transfers wait for which."""
 
 import math
+import re
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -85,7 +86,7 @@ class FaultCost:
 def named_deadlock(stuck: Deadlock, lowered: Lowered, task_name: Callable[[int], str], plan: FaultPlan) -> Deadlock:
     """The same report with the names of the topology: a node that is down replaces all its links."""
     if not stuck.stranded:
-        return named_circle(stuck, lowered) if stuck.circle else stuck
+        return named_circle(stuck, lowered) if stuck.circle else named_tasks(stuck, task_name)
     dead = _dead_nodes(plan, lowered.topology)
     held: dict[str, list[Stranded]] = {}
     for one in sorted(stuck.stranded, key=lambda one: (one.server, one.task)):
@@ -104,6 +105,12 @@ def named_deadlock(stuck: Deadlock, lowered: Lowered, task_name: Callable[[int],
     what = "transfers" if np.all(lowered.program.hops()[:n_tasks] > 0) else "tasks"
     count = f"{stuck.unfinished} of {n_tasks} {what} can never finish"
     return Deadlock(f"{count}: {'; '.join(lines)}{more}{''.join(said)}", stuck.stranded, stuck.waits, stuck.unfinished)
+
+
+def named_tasks(stuck: Deadlock, task_name: Callable[[int], str]) -> Deadlock:
+    """The same report with what tasks are in place of their numbers."""
+    said = re.sub(r"\btask (\d+)", lambda found: task_name(int(found[1])), str(stuck))
+    return Deadlock(said, stuck.stranded, stuck.waits, stuck.unfinished, stuck.circle)
 
 
 def named_circle(stuck: Deadlock, lowered: Lowered) -> Deadlock:

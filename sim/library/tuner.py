@@ -15,6 +15,7 @@ from topologies.checks import Choice, Count, WeftError, checked, choice
 from topologies.machines.profile import Machine
 from topologies.text.brief import one_line
 from topologies.text.plain_data import parse_toml
+from topologies.units import counted
 
 PROTOCOLS = ("LL", "LL128", "Simple")
 ALGORITHMS = ("Ring", "Tree", "NVLS", "NVLSTree", "CollNet", "PAT", "send/recv")
@@ -124,10 +125,10 @@ class Setting:
         if gpu.architecture not in tables()["architecture"]:
             raise WeftError(f"{self.machine.name} has {gpu.name}: only NCCL and RCCL are modeled")
         if self.gpus > self.machine.gpus:
-            raise WeftError(f"{self.machine.name} has {self.machine.gpus} GPUs a node, not {self.gpus}")
+            raise WeftError(f"{self.machine.name} has {counted(self.machine.gpus, 'GPU')} a node, not {self.gpus}")
         self.machine.check_joined(self.nodes)
         if self.gpus_per_process > self.gpus:
-            raise WeftError(f"a process drives {self.gpus_per_process} GPUs, but a node has {self.gpus}")
+            raise WeftError(f"a process drives {counted(self.gpus_per_process, 'GPU')}, but a node has {self.gpus}")
         for what, given, known in (("algorithm", self.algorithms, ALGORITHMS), ("protocol", self.protocols, PROTOCOLS)):
             for one in given:
                 choice(one, known, f"library's {what}")

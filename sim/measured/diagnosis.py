@@ -245,6 +245,7 @@ class Diagnosis(Tabular):
     contradictions: tuple[int, ...]  # sizes without which no time falls much with size
     repeats: tuple[int, ...]  # sizes that were measured several times, and differ by half and more
     condition: str  # what was assumed and the verdict rests on; "" if nothing
+    but: str  # what is slow though the verdict is fine; "" if nothing
     notes: tuple[str, ...]
     expected: tuple[Mapping[str, Any], ...]  # one row per point; see `rows`
 

@@ -246,7 +246,7 @@ class FabricRun:
         object.__setattr__(self, "repeats", repeats(self.points))
         object.__setattr__(self, "points", diagnosis.by_size(self.points))
         if len(self.points) < LEAST_POINTS:
-            raise WeftError(f"{self.source} has {len(self.points)} sizes; at least {LEAST_POINTS} needed")
+            raise WeftError(f"{self.source} has {counted(len(self.points), 'size')}; at least {LEAST_POINTS} needed")
         if not self.curves:
             raise WeftError(f"no algorithm can run {self.kind} on {self.topology.name}")
 
@@ -306,7 +306,7 @@ class FabricRun:
             share_of_bound=None if bound is None else float(bound[top] / measured[top]),
             bound_reduces=self.reducing_switches, rates=rates, switches=(),
             breaks=diagnosis.breaks(self.points), outliers=off, contradictions=against, repeats=self.repeats,
-            condition="", notes=tuple(notes), expected=tuple(self._rows(first, bound)),
+            condition="", but="", notes=tuple(notes), expected=tuple(self._rows(first, bound)),
         )
 
     def _rows(self, first: Fit, bound: F64 | None) -> list[dict[str, object]]:

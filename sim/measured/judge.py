@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from sim.measured.diagnosis import CLASSES, SAYS_NOTHING, Diagnosis, Rate
+from sim.measured.diagnosis import CLASSES, FINE, SAYS_NOTHING, Diagnosis, Rate
 from sim.measured.fabric_run import FabricRun
 from sim.measured.library_run import Finding, LibraryRun, rates_of
 from topologies.checks import WeftError, checked
@@ -49,6 +49,8 @@ class Judgment(Tabular):
         From all tables together; `apart` where they disagree.
     condition : str
         What was assumed and the verdict rests on; "" if nothing.
+    but : str
+        What of a table is slow though the verdict is fine; "" if nothing.
     """
 
     tables: tuple[Diagnosis, ...]
@@ -57,6 +59,7 @@ class Judgment(Tabular):
     limit: str
     rates: tuple[Rate, ...]
     condition: str = ""
+    but: str = ""
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per point of every table; `table` is its place."""
@@ -98,7 +101,8 @@ def judge(runs: Sequence[LibraryRun | FabricRun]) -> Judgment:
     if not spine:
         rates = tuple(rate._replace(apart=rate.determined and (differ or _disagree(rate, tables))) for rate in rates)
     conditions = [one.condition for one in tables if one.condition and found.verdict != "corrupt"]
-    return Judgment(tables, *found, rates, next(iter(conditions), ""))
+    but = next((one.but for one in tables if one.but), "") if found.verdict in FINE else ""
+    return Judgment(tables, *found, rates, next(iter(conditions), ""), but)
 
 
 def _disagree(rate: Rate, tables: Sequence[Diagnosis]) -> bool:

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -215,6 +215,7 @@ class LibraryRun:
             switches=tuple(size for size, (one, other) in zip(sizes, pairwise(choices), strict=False) if one != other),
             breaks=diagnosis.breaks(self.steady), outliers=self.outliers, contradictions=self.contradictions,
             repeats=self.repeats, condition="" if finding.verdict == "corrupt" else self.assumed,
+            but=self._slow_at_first() if finding.verdict in diagnosis.FINE else "",
             notes=tuple(self._notes(rates, finding)), expected=tuple(self.rows),
         )
 
@@ -303,6 +304,16 @@ class LibraryRun:
         if not is_cheap(topology):
             return None
         return float(cut_bound(topology, setting.collective, reducing_switches=reduces).s_per_byte)
+
+    def _slow_at_first(self) -> str:
+        """The small sizes that are slow, for people, where there are several, or no others of them."""
+        small = [row for row in self.rows if row["size_bytes"] < LARGE]
+        slow = list(takewhile(lambda row: row["ratio"] < 1 / DELAYED, small))
+        if len(slow) < min(2, max(1, len(small))):
+            return ""
+        sizes = " to ".join(dict.fromkeys(format_size(row["size_bytes"]) for row in (slow[0], slow[-1])))
+        late = 1 / statistics.median(row["ratio"] for row in slow)
+        return f"small messages are slow: {sizes}, {late:.1f} times the expected time"
 
     def _notes(self, rates: Sequence[Rate], finding: Finding) -> list[str]:
         found = []

@@ -86,6 +86,7 @@ class _Text:
     driven: int | None = None
     wrong: int = 0
     failed: str = ""
+    cut_off: bool = False  # the last row
     notes: list[str] = field(default_factory=list)
 
 
@@ -133,7 +134,9 @@ def nccl_text(lines: Sequence[str], name: str, placement: str, asked: str | None
     kind, n = collective or asked, ranks or n_ranks or 0
     rows = [(row.line, row.size, _time_us(row.words, row, name, kind, n)) for row in found.rows]
     other = [(row.size, _time_us(row.inside, row, name, kind, n)) for row in found.rows if row.inside is not row.words]
+    each = [row.words for row in found.rows]
     if placement == PLACEMENTS[1] and other:
+        each = [row.inside for row in found.rows]
         rows, other = ([(line, size, time) for (line, _, _), (size, time) in zip(rows, other, strict=True)],
                        [(size, time) for _, size, time in rows])
     points = measured(
@@ -146,8 +149,8 @@ def nccl_text(lines: Sequence[str], name: str, placement: str, asked: str | None
                                  if words.get("#wrong", "").isdecimal()))
     return replace(
         points, hosts=len(hosts) or None, device=next((gpu for _, gpu in found.ranks.values() if gpu), ""),
-        version=found.version, gpus_per_process=found.driven, left_out=points.left_out + len(found.notes),
-        wrong=wrong, notes=(*found.notes, *_contradictions(found, kind, n)),
+        version=found.version, gpus_per_process=found.driven, left_out=points.left_out + found.cut_off,
+        wrong=wrong, notes=(*found.notes, *_contradictions(found, kind, n), *_by_rate(rows, each)),
     )
 
 
@@ -207,6 +210,7 @@ def _read(lines: Sequence[str], name: str) -> _Text:
                 if number != last:
                     raise WeftError(f"{where}: {len(words)} of {len(found.columns)} columns: is the file cut off?")
                 found.notes.append(f"the last row ({words[0]} B) is cut off, and left out")
+                found.cut_off = True
                 continue
             if len(words) > len(found.columns) and _COMMA.search(line):
                 raise WeftError(f"{where}: {len(words)} words under {len(found.columns)} columns: "
@@ -357,6 +361,14 @@ def _contradictions(found: _Text, kind: str | None, n: int) -> list[str]:
             notes.append(f"busbw over algbw is {ratio:.3g}, and {factor:.3g} for {kind} on {n} ranks: is it another "
                          "collective, or another number of ranks?")
     return notes
+
+
+def _by_rate(rows: Sequence[tuple[int, int, float | str]], each: Sequence[Mapping[str, str]]) -> list[str]:
+    """That rows with no time have that of their rate; `each`: their words."""
+    few = [str(line) for (line, _, time), words in zip(rows, each, strict=True)
+           if _number(words.get("time", "0")) == -math.inf and isinstance(time, float) and time > 0]
+    more = f" and {len(few) - 3} more" if len(few) > 3 else ""
+    return [f"no time in line {', '.join(few[:3])}{more}: that of the rate beside it is taken"] if few else []
 
 
 def collective_of(test: str, where: str) -> str:

@@ -421,5 +421,6 @@ def _pipeline_words(one: Placed, evaluator: str) -> str:
     if one.pipeline is None:
         return ""
     size = format_size(one.pipeline.activation_bytes)
-    said = f"pipeline of {one.n_stages} stages, {one.pipeline.microbatches} microbatches ({one.pipeline.order})"
+    stages, each = counted(one.n_stages, "stage"), counted(one.pipeline.microbatches, "microbatch", "es")
+    said = f"pipeline of {stages}, {each} ({one.pipeline.order})"
     return f"{said}, messages of {size}{' not counted' if evaluator == 'analytic' else ''}"

@@ -234,7 +234,7 @@ def _waiting_for(program: Program, delivered: I64, task: int) -> list[int]:
 def _reason(program: Program, delivered: I64, task: int) -> str:
     waiting = _waiting_for(program, delivered, task)
     if waiting:
-        return f"task {task} waits for task {', '.join(map(str, waiting[:3]))}"
+        return f"task {task} waits for {', '.join(f'task {one}' for one in waiting[:3])}"
     if program.task_pool.size and program.task_pool[task] >= 0:
         return f"task {task} waits for {program.task_units[task]} units of pool {program.task_pool[task]}"
     return f"task {task} waits for its own window"

@@ -7,6 +7,9 @@ from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from sim.faults.apply import with_spares
+from sim.faults.history import history_of
+from sim.faults.plan import FaultPlan
 from sim.how import How
 from sim.program.model_options import Mismatch
 from sim.study.designs import each_network, label_of_design
@@ -168,7 +171,8 @@ def _specs(
 
     Mismatch: of every one. Where others are accepted, those that are not cannot run, as their points say.
     """
-    points, joined = 0, None
+    points = 0
+    joined: tuple[Topology, FaultPlan | None] | None = None
     every = math.prod(map(len, axes.values()))
     mismatches: list[Mismatch | None] = []
     links = {name.removeprefix("topology."): name for name in axes if name in _LINKS}
@@ -185,9 +189,10 @@ def _specs(
             spec.build_faults()
         mismatches.append(mismatch)
         for topology in map(_built, each_network(spec) if designs(spec) else (spec,)):
-            if (wiring := wiring_of(topology)) is not joined:
+            if (wiring := wiring_of(topology), plan := spec.build_faults()) != joined:
                 check_joined(topology)
-                joined = wiring
+                _check_fits(plan, topology, where)
+                joined = wiring, plan
         sizes = (0,) if works(spec) else spec.sizes_bytes
         points += names * len(sizes)
         _check_count(points, where)
@@ -218,6 +223,15 @@ def _built(spec: Spec) -> Topology:
     except WeftError as wrong:
         name = spec.fabric or ""
         raise wrong if name in str(wrong) else WeftError(f"topology {name}: {wrong}") from None
+
+
+def _check_fits(plan: FaultPlan | None, topology: Topology, where: str) -> None:
+    """Reject a plan with a name that a fabric does not have, before any point runs."""
+    if plan is not None:
+        try:
+            history_of(topology, with_spares(topology, plan))
+        except WeftError as wrong:
+            raise WeftError(f"{where}: faults of [model] do not fit each fabric: {wrong}") from None
 
 
 def _mismatch(spec: Spec) -> Mismatch | None:

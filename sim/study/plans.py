@@ -103,9 +103,10 @@ def asked(spec: Spec, how: How = AS_USUAL) -> Asked:
     """
     _check_beside(spec)
     machine = machine_of(spec)
-    _device(spec.iteration, machine)  # first, for a fabric may be large
+    launched = _launched(spec.iteration)[0]
+    _device(launched, machine)  # before the fabric, which may be large
     topology = with_npu_bandwidth(spec.build_topology(), spec.workload, spec.topology.link_bandwidth)
-    slices = _launched(spec.iteration)[0].replicas if machine is not None and machine.dimensions else 1
+    slices = launched.replicas if machine is not None and machine.dimensions else 1
     plan = plan_of(spec, machine, topology.n_npus * slices)
     if spec.library.name is not None:
         if machine is None:

@@ -19,7 +19,7 @@ from topologies import ShortestPathRouter, Topology
 from topologies.checks import Choice, Integer, Natural, checked
 from topologies.stages import count
 from topologies.text.brief import one_line
-from topologies.units import PS_PER_S, format_time
+from topologies.units import PS_PER_S, counted, format_time
 from workloads.job import Job, on_network
 
 RUNS = 4
@@ -76,7 +76,7 @@ class Spread(NamedTuple):
     def __str__(self) -> str:
         ends = f"{format_time(self.low_ps)} to {format_time(self.high_ps)}"
         alone = "" if self.alone_ps is None else f", {format_time(self.alone_ps)} where ports go on alone"
-        return f"{format_time(self.time_ps)}; {ends} in {len(self.times_ps)} perturbed runs{alone}"
+        return f"{format_time(self.time_ps)}; {ends} in {counted(len(self.times_ps), 'perturbed run')}{alone}"
 
 
 @checked

@@ -91,7 +91,7 @@ def test_delays_are_kept_apart():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: optical(4, 1, ((0, 1), (1, 2))), "server 1 has 2 circuits, and 1 interfaces"),
+        (lambda: optical(4, 1, ((0, 1), (1, 2))), "server 1 has 2 circuits, and 1 interface for"),
         (lambda: optical(4, 1, ((0, 1), (0, 2)), duplex=False), "server 0 has 2 outgoing circuits"),
         (lambda: optical(4, 1, ((0, 2), (1, 2)), duplex=False), "server 2 has 2 incoming circuits"),
         (lambda: optical(4, 1, ((0, 4),)), "circuit 0-4: its ends are two different servers of 0 to 3"),

@@ -8,6 +8,7 @@ from collectives.core.process_groups import ProcessGroup, process_group
 from topologies.checks import WeftError, checked, integer
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import read_json_object
+from topologies.units import counted
 from workloads.formats.chakra_json import Groups
 from workloads.formats.chakra_nodes import EVERYONE
 from workloads.formats.libra_files import PHASE_OF, read_communicator, read_named_extents
@@ -109,7 +110,7 @@ def _lists(path: str | Path, n_npus: int) -> Sets:
         if len(set(every)) < len(every):
             raise WeftError(f"{where}: group {name} names an NPU twice")
         if plain in EVERYONE and (len(groups) > 1 or len(every) < n_npus):
-            raise WeftError(f"{where}: group {name!r} has {len(groups[0])} NPUs: it means all {n_npus}; call it "
-                            "otherwise")
+            raise WeftError(f"{where}: group {name!r} has {counted(len(groups[0]), 'NPU')}: it means all {n_npus}; "
+                            "call it otherwise")
         found[plain] = tuple(map(tuple, groups))
     return found

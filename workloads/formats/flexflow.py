@@ -23,6 +23,7 @@ from topologies import Topology, WeftError
 from topologies.circulants import CoinRouter
 from topologies.text.brief import cut
 from topologies.text.input_text import read_input, read_input_bytes
+from topologies.units import counted
 from workloads.formats.waits import smallest_first
 from workloads.group_collectives import GroupCollectives, Named
 from workloads.job import Job
@@ -79,7 +80,7 @@ def _job(tasks: Sequence[Task], topology: Topology, name: str, algorithms: Named
         servers = task.following if task.kind == ALL_REDUCE else (task.server, task.target)
         if wrong := [one for one in servers if not 0 <= one < topology.n_npus]:
             raise WeftError(f"{name}: {task.kind} {task.number} names server {wrong[0]}; {topology.name} has "
-                            f"{topology.n_npus} NPUs")
+                            f"{counted(topology.n_npus, 'NPU')}")
         for other in task.following if task.kind != ALL_REDUCE else ():
             if other not in known:
                 raise WeftError(f"{name}: {task.kind} {task.number} is followed by task {other}, which is not there")

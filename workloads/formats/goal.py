@@ -17,6 +17,7 @@ from typing import NamedTuple
 from topologies import Topology, WeftError
 from topologies.checks import checked
 from topologies.text.input_text import read_input
+from topologies.units import counted
 from workloads.formats.waits import smallest_first
 from workloads.job import COMPUTE_STREAM, Job
 
@@ -84,7 +85,8 @@ def _opened(text: str, topology: Topology, name: str) -> tuple[Job, list[str]]:
     parser = _Parser(text, name)
     events, n_ranks = parser.parse()
     if n_ranks > topology.n_npus:
-        raise WeftError(f"{name} has {n_ranks} ranks, and {topology.name} only {topology.n_npus} NPUs")
+        raise WeftError(f"{name} has {counted(n_ranks, 'rank')}, and {topology.name} only "
+                        f"{counted(topology.n_npus, 'NPU')}")
     notes = ["nic of messages is passed over: the topology says which links a rank has"] if parser.nics else []
     return _job(events, _pair(events, name), topology, name), notes
 

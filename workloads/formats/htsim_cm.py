@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from topologies import Topology, WeftError
 from topologies.text.input_text import read_input
+from topologies.units import counted
 from workloads.formats.waits import smallest_first
 from workloads.group_collectives import Named
 from workloads.job import Job
@@ -98,7 +99,7 @@ def _flows(name: str, n_npus: int) -> tuple[list[_Flow], list[str]]:
         if len(flows) > MOST_FLOWS:
             raise WeftError(f"{where}: more than {MOST_FLOWS:,} flows")
     if said["Nodes"] > n_npus:
-        raise WeftError(f"{name} has {said['Nodes']} nodes, and the network only {n_npus} NPUs")
+        raise WeftError(f"{name} has {counted(said['Nodes'], 'node')}, and the network only {counted(n_npus, 'NPU')}")
     if said.get("Connections", len(flows)) != len(flows) or not flows:
         raise WeftError(f"{name} says {said.get('Connections', 0)} connections, and has {len(flows)}")
     _wait(flows, kinds, name)

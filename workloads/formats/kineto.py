@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 from topologies.checks import WeftError, told
 from topologies.text.input_text import read_input_bytes
+from topologies.units import counted
 from workloads.formats.chakra import MOST_BYTES, MOST_NODES, Trace
 from workloads.formats.chakra_attributes import Attribute
 from workloads.formats.chakra_nodes import STREAM
@@ -182,7 +183,7 @@ def read_profile(path: Path, n_npus: int) -> Profile:
     if rank is None:
         raise WeftError(f"{where} says no rank: neither distributedInfo nor the name of the file has one")
     if not isinstance(rank, int) or not 0 <= rank < n_npus:
-        raise WeftError(f"{where} is of rank {told(rank)}: the network has {n_npus} NPUs")
+        raise WeftError(f"{where} is of rank {told(rank)}: the network has {counted(n_npus, 'NPU')}")
     return _Reader(where, n_npus).profile(rank, about, events)
 
 
@@ -199,7 +200,7 @@ class _Reader:
     def profile(self, rank: int, about: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> Profile:
         if about.get("world_size", self.n_npus) != self.n_npus:
             raise WeftError(f"{self.where} is of a job of {told(about['world_size'])} ranks: the network has "
-                            f"{self.n_npus} NPUs")
+                            f"{counted(self.n_npus, 'NPU')}")
         groups = about.get("pg_config")
         for one in groups if isinstance(groups, list) else ():
             if isinstance(one, dict):

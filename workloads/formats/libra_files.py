@@ -8,6 +8,7 @@ from topologies.checks import checked
 from topologies.formats.astra_network import BLOCKS
 from topologies.text.brief import one_line
 from topologies.text.strict_yaml import Entry, read_yaml
+from topologies.units import counted
 from workloads.workload import PHASES, Groups
 
 ELEMENTS = ("Link", "Switch", "Nic", "Npu")
@@ -99,7 +100,7 @@ def read_named_extents(path: str | Path, extents: tuple[int, ...]) -> Groups:
 def _group(entry: Entry, extents: tuple[int, ...]) -> tuple[int, ...]:
     items = entry.items()
     if len(items) != len(extents):
-        raise entry.refuse(f"has {len(items)} entries; the network has {len(extents)} dimensions")
+        raise entry.refuse(f"has {len(items)} entries; the network has {counted(len(extents), 'dimension')}")
     sizes = [item.integer() for item in items]
     for dim, (item, size, extent) in enumerate(zip(items, sizes, extents, strict=True), start=1):
         if size < -1 or size == 0 or extent % size:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from topologies.checks import Count, WeftError, checked
 from topologies.text.input_text import read_input
+from topologies.text.plain_data import parse_json
 from topologies.text.schema import note, tell_over
 from workloads.formats.simai import Header, group_sizes, is_simai, parse_header, split_suffix
 from workloads.workload import PHASES, Call, Layer, Phase, Workload
@@ -81,7 +82,11 @@ def read_text_workload(path: str | Path, n_npus: Count | None = None) -> Workloa
         Names the file, line and column.
     """
     path = Path(path)
-    lines = read_input(path, "workload").splitlines()
+    text = read_input(path, "workload")
+    if text.lstrip().startswith("{"):
+        parse_json(text, f"workload {path}")
+        raise WeftError(f"workload {path} is JSON, and none of what is read: a text workload is a table of columns")
+    lines = text.splitlines()
     rows = [(number, line.split()) for number, line in enumerate(lines, start=1) if line.strip()]
     policy, header, (kept, again), rows = _header(path, rows)
     if any(word.upper().startswith("BROADCAST") for _, words in rows for word in words[3::3]):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from topologies import Topology, WeftError
+from topologies.units import counted
 from workloads.group_collectives import GroupCollectives
 from workloads.job import Job, check_room
 from workloads.passes.iteration import Passes
@@ -85,7 +86,7 @@ def iteration_job(
     WeftError: too many operations for memory, or fewer NPUs than ranks.
     """
     if plan.n_ranks != (topology.n_npus if npus is None else len(npus)):
-        raise WeftError(f"the plan of {plan.model.name} has {plan.n_ranks} ranks: name as many NPUs")
+        raise WeftError(f"the plan of {plan.model.name} has {counted(plan.n_ranks, 'rank')}: name as many NPUs")
     return _Writer(Passes(plan, times), FabricGroups(topology, plan.groups, algorithm, npus)).job
 
 

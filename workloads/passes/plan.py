@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 
 from topologies.checks import Choice, Count, Integer, NotNegative, WeftError, checked
 from topologies.text.brief import one_line
+from topologies.units import counted
 from workloads.models.language import LanguageModel
 from workloads.passes.device import PRECISIONS, Device, Stack
 from workloads.passes.kernels import Kernels
@@ -132,7 +133,8 @@ class Plan:
         if self.schedule == "interleaved" and self.vp == 1 < self.pp:
             raise WeftError("schedule interleaved needs virtual stages: give vp, 2 or more")
         if self.stages > model.layers + 2:
-            raise WeftError(f"pp={self.pp} x vp={self.vp} are {self.stages} stages; {name} has {model.layers} layers")
+            raise WeftError(f"pp={self.pp} x vp={self.vp} are {counted(self.stages, 'stage')}; {name} has "
+                            f"{counted(model.layers, 'layer')}")
         if 2 * self.stages * self.microbatches > MOST_PASSES:
             raise WeftError(f"pp={self.pp} x vp={self.vp} and {self.microbatches:,} microbatches are more than "
                             f"{MOST_PASSES:,} passes: choose larger microbatches")

@@ -11,6 +11,7 @@ from itertools import pairwise
 from topologies import WeftError
 from topologies.checks import choice
 from topologies.text.brief import Registry
+from topologies.units import counted
 from workloads.topoopt.measured import BERT_BACKWARD, BERT_FORWARD_MS, VGG16_BACKWARD, VGG16_FORWARD_MS
 
 GPUS = 4
@@ -183,5 +184,5 @@ def model(name: str, n: int) -> OperatorModel:
     """
     choice(name, MODELS, "model")
     if n < 2:
-        raise WeftError(f"{name} on {n} servers: at least 2")
+        raise WeftError(f"{name} on {counted(n, 'server')}: at least 2")
     return MODELS[name](n)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies import Topology, WeftError, circulant, optical, select_permutations, totient_perms
-from topologies.units import Quantity
+from topologies.units import Quantity, counted
 from workloads.job import Communicate, Job, Send
 from workloads.topoopt.carriage import ONE_RING, Rings
 
@@ -80,7 +80,7 @@ def find_topology(
     WeftError: an odd degree of duplex interfaces, or fewer servers than two.
     """
     if n < 2:
-        raise WeftError(f"a topology for {n} servers: at least 2")
+        raise WeftError(f"a topology for {counted(n, 'server')}: at least 2")
     if degree < (2 if duplex else 1) or (duplex and degree % 2):
         raise WeftError(
             f"{degree} duplex interfaces: a ring takes two of each server: an even degree from 2 on"

@@ -314,3 +314,33 @@ def test_what_is_far_too_large_is_refused_before_it_is_built(
     told = capsys.readouterr().err
     assert message in told and told.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_what_can_never_finish_is_told_in_ranks_and_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "--topology", "torus:4x4", "-b", "64K", "--algorithms", "nccl-trees", "--spread", "0"]
+    assert main([*words, "--rank-progress", "any", "--nic", "shared"]) == EXIT_BAD_INPUT
+    said = capsys.readouterr().err
+    assert said.startswith("weft compare: 32 of 60 tasks can never finish: npu8 to npu0 (step 4) waits for ")
+    assert "; npu0 to npu8 (step 5) waits for npu8 to npu0 (step 4); " in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(("words", "wrong"), [
+    (["train", "--topology", "torus:4x4", "--model", "foo"], "--model 'foo' is unknown: choose one of "),
+    (["train", "--topology", "ring:4", "--workload", "gpt-3", "--samples", "16", "--peak", "300", "--efficiency", "0.5",
+      "--parallelism", "tp=0"], "--parallelism 'tp=0': tp is 0: give an integer from 1"),
+    (["train", "--topology", "ring:4", "--workload", "broken.json"], "workload broken.json is not JSON: "),
+    (["train", "--topology", "ring:4", "--workload", "other.json"], "workload other.json is JSON, and none of what "),
+    (["judge", "a.json", "a.json"], "FILE is ['a.json', 'a.json']: give a list of files, none of them twice"),
+    (["plot", ""], "FILE is ['']: give a list of files, none of them twice"),
+    (["paper", "nosuch"], "NAME 'nosuch' is unknown: choose one of swing, "),
+    (["sweep", "", "--store", "s.db"], "sweep file . cannot be read: Is a directory"),
+])
+def test_what_is_wrong_is_said_first_and_by_its_own_name(
+    words: list[str], wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("broken.json").write_text('{"a": ')
+    Path("other.json").write_text('{"a": 1}')
+    assert main(words) == EXIT_BAD_INPUT
+    said = capsys.readouterr().err
+    assert said.startswith(f"weft {words[0]}: {wrong}") and said.count("\n") == 1

@@ -56,6 +56,7 @@ def test_a_fabric_is_described(capsys: pytest.CaptureFixture[str]) -> None:
     assert "NPUs       32  (shape 4x8)" in text
     assert "switches   4" in text
     assert "diameter   4 links" in text
+    assert "diameter   1 link\n" in said(["topology", "--topology", "fc:3"], capsys)
     assert "bisection  200 GB/s" in text
     assert "12.5 GB/s" in text
 
@@ -92,7 +93,7 @@ def test_a_large_fabric_is_sampled_and_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sim.cli.topology.EXACT_DIAMETER_NPUS", 100)
-    assert "diameter   16 or more (seen from 16 NPUs) links" in said(["topology", "--topology", "torus:16x16"], capsys)
+    assert "diameter   16 links or more (seen from 16 NPUs)" in said(["topology", "--topology", "torus:16x16"], capsys)
 
 
 # --- schedule

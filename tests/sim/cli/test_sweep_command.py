@@ -133,6 +133,35 @@ def test_points_that_do_not_end_are_an_error(file: Path, capsys: pytest.CaptureF
     assert not export.exists()
 
 
+def test_what_is_done_is_exported_beside_points_that_do_not_end(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export = file.with_suffix(".csv")
+    assert main(["sweep", str(file), "--max-events", "14", "--quiet", "--export", str(export)]) == EXIT_BAD_INPUT
+    told = capsys.readouterr()
+    finished, left = map(int, re.findall(r"(\d+) finished, (\d+) left", told.out)[0])
+    assert finished and left and len(export.read_text().splitlines()) == 1 + finished
+    few = "1 point did not end and is" if left == 1 else f"{left} points did not end and are"
+    assert told.err.startswith(f"weft sweep: {few} not stored; ")
+
+
+@pytest.mark.parametrize(("fault", "wrong"), [
+    ('[[straggler]]\nnpu = "npu7"\ndelay = "10us"', "topology ring:5 has no NPU 'npu7': they are npu0 to npu4"),
+    ('[[link-down]]\nlink = "npu3--npu7"\nat = "1us"', "topology ring:8 has no link 'npu3--npu7': its links are "),
+])
+def test_a_fault_plan_that_does_not_fit_each_fabric_is_refused_before_any_point_runs(
+    fault: str, wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, file = tmp_path / "plan.toml", tmp_path / "sweep.toml"
+    plan.write_text(fault)
+    file.write_text('topology = {spec = ["torus:4x4", "ring:8", "ring:5"]}\nmodel = {faults = "plan.toml"}\n'
+                    'collective = {algorithms = ["ring"]}\nsweep = {begin = "1K", end = "1K"}\n')
+    assert main(["sweep", str(file), "--quiet"]) == EXIT_BAD_INPUT
+    said = capsys.readouterr()
+    assert said.err.startswith(f"weft sweep: sweep file {file}: faults of [model] do not fit each fabric: {wrong}")
+    assert not said.out and not file.with_suffix(".db").exists()
+
+
 def test_a_full_disk_keeps_what_is_finished(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

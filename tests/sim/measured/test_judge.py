@@ -28,7 +28,7 @@ class Told(FabricRun):
         empty: dict[str, Any] = {
             "points": (), "algorithm": "", "best_bytes": 0, "share_of_any": 1.0, "share_of_bound": None,
             "bound_reduces": False, "switches": (), "breaks": (), "outliers": (), "contradictions": (), "repeats": (),
-            "condition": "", "notes": (), "expected": (),
+            "condition": "", "but": "", "notes": (), "expected": (),
         }
         return Diagnosis(**empty | usual | self.found)
 
@@ -38,6 +38,11 @@ def judged(*tables: dict[str, Any]) -> Judgment:
 
 
 GOOD = {"verdict": "good", "cause": "healthy"}
+
+
+def test_what_is_slow_all_the_same_is_said_where_the_verdict_is_fine() -> None:
+    odd = GOOD | {"but": "small messages are slow"}
+    assert judged(GOOD, odd).but == odd["but"] and judged(GOOD, GOOD).but == judged({}, odd).but == ""
 
 
 @pytest.mark.parametrize(("slow", "fast", "cause"), [

@@ -23,7 +23,7 @@ from sim.papers.hardware import LEFT_OUT, setting_of, shipped
 from tests.places import DATA
 from topologies import WeftError
 from topologies.machines.profile import Nic, machine, part
-from topologies.units import parse_sweep_size
+from topologies.units import format_size, parse_sweep_size
 
 CASES = list(csv.DictReader((DATA / "diagnosed.csv").read_text(encoding="utf-8").splitlines()))
 """Public threads in which a run was diagnosed: points as size=us or size@busbw, those of another run of as many ranks
@@ -224,6 +224,19 @@ def test_a_sweep_to_half_a_gigabyte_fills_the_links_of_four_nodes() -> None:
 def test_small_messages_say_nothing() -> None:
     assert found(FOUR, times(FOUR, SIZES[:6])).verdict == "too-small"
     assert found(FOUR, times(FOUR, SIZES[:14])).verdict == "too-small"
+
+
+@pytest.mark.parametrize("last", [2**14, 2**18, 2**22, 2**32])
+@pytest.mark.parametrize("few", [1, 2, 5])
+def test_a_fine_table_says_that_its_small_messages_are_slow(few: int, last: int) -> None:
+    """One of several may be of the first iterations; latency of every size has the same words."""
+    whole = [point for point in times(FOUR) if point[0] <= last]
+    one = found(FOUR, [(size, time * (20 if at < few else 1)) for at, (size, time) in enumerate(whole)])
+    slow = f"small messages are slow: {format_size(whole[0][0])} to {format_size(whole[few - 1][0])}, 20.0 times"
+    assert one.but.startswith(slow) == (one.fine and few > 1) and (one.fine or few > len(whole) / 3)
+    assert found(FOUR, [(size, time * 1.9) for size, time in whole[:few]]).but == ""
+    late = found(FOUR, [(size, time + 1e-3) for size, time in whole])
+    assert (late.but != "") == late.fine and (late.fine or last < 2**32)
 
 
 def test_one_outlier_decides_nothing_and_is_named() -> None:

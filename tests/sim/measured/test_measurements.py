@@ -414,10 +414,23 @@ def test_a_rate_alone_needs_ranks_and_collective(tmp_path: Path) -> None:
 
 
 def test_a_time_that_is_missing_is_that_of_the_rate(tmp_path: Path) -> None:
+    line = next(at for at, text in enumerate(NCCL.splitlines(), start=1) if "25.00   41.94" in text)
     for missing in ("N/A", "nan", "-"):
         found = read(NCCL.replace("25.00   41.94", f"{missing}   41.94"), tmp_path)
-        assert found.points[1].time_s == pytest.approx(25e-6, rel=1e-3)
+        assert found.points[1].time_s == pytest.approx(25e-6, rel=1e-3) and found.left_out == 1
+        assert found.notes == (f"no time in line {line}: that of the rate beside it is taken",)
     assert read(NCCL.replace("25.00   41.94", "0.00   41.94"), tmp_path).left_out == 2
+    many = "size time algbw\n" + "".join(f"{2**at} nan 1\n" for at in range(10, 15))
+    assert read(many, tmp_path, collective="all-reduce", guess=3).notes == (
+        "no time in line 2, 3, 4 and 2 more: that of the rate beside it is taken",)
+    both = NCCL.replace("24.00   43.69", "-   43.69")
+    assert both != NCCL and not read(both, tmp_path).notes
+    assert len(read(both, tmp_path, placement="in-place").notes) == 1
+
+
+def test_columns_that_are_passed_over_leave_no_row_out(tmp_path: Path) -> None:
+    found = read("size time odd\n1024 5 3\n2048 6 3\n", tmp_path, collective="all-reduce", guess=2)
+    assert found.left_out == 0 and found.notes == ("columns that are passed over: odd",)
 
 
 def test_times_in_place_alone(tmp_path: Path) -> None:

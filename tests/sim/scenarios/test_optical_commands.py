@@ -54,7 +54,7 @@ def test_a_rotor_is_optimized_and_judged_as_it_is_compared(capsys, tmp_path):
         (["topoopt", "--degree", "3"], "3 duplex interfaces: a ring takes two of each server"),
         (["topoopt", "--link-bandwidth", "100"], "bandwidth '100' is not a rate"),
         (["topoopt", "--workload", "GPT"], "model 'GPT' is unknown"),
-        (["topoopt", "--servers", "1"], "on 1 servers: at least 2"),
+        (["topoopt", "--servers", "1"], "on 1 server: at least 2"),
         (["reconfigure", "--topology", "ocs:4x2,delay=10"], "reconfiguration delay '10' is not a time"),
         (["reconfigure", "--topology", "ring:8", "--algorithm", "swing"], "ring:8 has no circuits to switch"),
         (["reconfigure", "--topology", "ocs:4"], "write SERVERSxPORTS, such as ocs:16x4"),

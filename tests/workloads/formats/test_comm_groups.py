@@ -21,7 +21,7 @@ def test_groups(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"0": [0]}', "group '0' has 1 NPUs: it means all 4"),
+        ('{"0": [0]}', "group '0' has 1 NPU: it means all 4"),
         ('{"1": [0], "1": [1]}', "key '1' is given twice"),
         ('{"1": [0], "01": [1]}', "group 1 is given twice"),
         ('{"1": []}', "group 1: a list of NPUs"),

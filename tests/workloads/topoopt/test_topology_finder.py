@@ -113,10 +113,10 @@ def test_a_placement_on_part_of_the_servers():
     ("call", "message"),
     [
         (lambda: find_topology(8, 3, Demand({}, flows(8))), "3 duplex interfaces: .* an even degree from 2 on"),
-        (lambda: find_topology(1, 2, Demand({}, flows(1))), "a topology for 1 servers"),
+        (lambda: find_topology(1, 2, Demand({}, flows(1))), "a topology for 1 server:"),
         (lambda: find_topology(8, 0, Demand({}, flows(8)), duplex=False), "0 interfaces: at least 1"),
         (lambda: model("GPT", 8), "model 'GPT' is unknown: choose one of DLRM, CANDLE"),
-        (lambda: model("BERT", 1), "BERT on 1 servers"),
+        (lambda: model("BERT", 1), "BERT on 1 server:"),
         (lambda: servers_of(Placement(3, 0), 16), "placement on 3 servers from 0"),
         (lambda: iteration_of(model("BERT", 4), ()), "the strategy places 0"),
     ],
