@@ -120,7 +120,7 @@ def _can_send(s, src, dst):  # type: ignore[no-untyped-def]  # jitted
 def _goes_before(lanes, s, one, other):  # type: ignore[no-untyped-def]  # jitted
     if lanes.cheaper[one] != lanes.cheaper[other]:
         return lanes.cheaper[one] < lanes.cheaper[other]
-    return s.draw[one] < s.draw[other] or (s.draw[one] == s.draw[other] and one < other)
+    return s.draw[one] < s.draw[other]  # no two are equal
 
 
 @helper
