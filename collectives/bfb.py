@@ -75,8 +75,7 @@ def _all_loads(topology: Topology) -> list[list[Fraction]]:
         distance = transitive.distances_to_zero(topology)
         orbit = link_orbits(topology)
         rate_of = {int(one): rates[link] for link, one in enumerate(orbit.tolist())}
-        return [[_least_time(transitive.choices_of(topology, distance, np.flatnonzero(distance == t)), rate_of)
-                 for t in range(1, int(distance.max()) + 1)]]
+        return [[_least_time(choices, rate_of) for _, choices in transitive.choices_by_distance(topology, distance)]]
     distances = _distances(topology)
     last = int(distances.max())
     return [
@@ -138,9 +137,9 @@ def _translated_trees(topology: Topology, k: int) -> transitive.RootTrees:
     orbit = link_orbits(topology)
     rate_of = {int(one): rates[link] for link, one in enumerate(orbit.tolist())}
     parent = np.full((k, topology.n_nodes), -1, np.int64)
-    for step, time in enumerate(_all_loads(topology)[0], 1):
-        nodes = np.flatnonzero(distance == step)
-        links = transitive.choose_links(transitive.choices_of(topology, distance, nodes), _rooms(rate_of, time, k), k)
+    ways = transitive.choices_by_distance(topology, distance)
+    for time, (nodes, choices) in zip(_all_loads(topology)[0], ways, strict=True):
+        links = transitive.choose_links(choices, _rooms(rate_of, time, k), k)
         assert links is not None
         parent[:, nodes] = topology.src[np.array(links)].T
     return transitive.RootTrees(parent, np.argsort(distance, kind="stable"), distance)

@@ -6,6 +6,7 @@ at a time its turn, and the system releases it when the process ends, however it
 """
 
 import contextlib
+import ctypes
 import gc
 import os
 import signal
@@ -29,6 +30,12 @@ T = TypeVar("T")
 ENDING = (signal.SIGINT, signal.SIGTERM)
 """Signals that ask a program to end."""
 
+FREED_BYTES = 128 * 2**20
+"""What a process keeps of the memory it has freed."""
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Of glibc's `mallopt`."""
+
 Guard = Callable[[], AbstractContextManager[None]]
 
 
@@ -38,6 +45,14 @@ def handled() -> dict[signal.Signals, Callable[[int, FrameType | None], object]]
         return {}
     found = {number: signal.getsignal(number) for number in ENDING}
     return {number: one for number, one in found.items() if callable(one) and not isinstance(one, signal.Handlers)}
+
+
+def keep_freed() -> None:
+    """Take arrays of up to 32 MiB from memory that was freed: a new page costs the system more than to fill it."""
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # not every system has it
+        system = ctypes.CDLL(None)
+        system.mallopt(M_MMAP_THRESHOLD, FREED_BYTES // 4)
+        system.mallopt(M_TRIM_THRESHOLD, FREED_BYTES)
 
 
 @contextmanager

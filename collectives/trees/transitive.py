@@ -7,9 +7,10 @@ every NPU chooses, for each of the k trees, one of its neighbors closer to the r
 the choices can respect the shares.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,14 @@ def choices_of(topology: Topology, distance: Ints, nodes: Ints) -> list[dict[int
         if int(topology.dst[link]) in found:
             found[int(topology.dst[link])][int(orbit[link])] = link
     return list(found.values())
+
+
+def choices_by_distance(topology: Topology, distance: Ints) -> Iterator[tuple[Ints, list[dict[int, int]]]]:
+    """The nodes of each distance from 1 on, ascending, and their `choices_of`."""
+    order = np.argsort(distance, kind="stable")[1:]
+    choices, ends = choices_of(topology, distance, order), np.cumsum(np.bincount(distance[order])[1:]).tolist()
+    for first, end in pairwise([0, *ends]):
+        yield order[first:end], choices[first:end]
 
 
 def choose_links(choices: Sequence[Mapping[int, int]], rooms: Mapping[int, int], k: int) -> list[list[int]] | None:

@@ -19,7 +19,7 @@ from sim.cli.flags import EXIT_BAD_INPUT, Parser, as_typed, command_parser, with
 from sim.cli.signals import Terminated, ends_at_once, ends_in_order
 from sim.version import weft_version
 from topologies.checks import WeftError, nearest, out_of_memory, told
-from topologies.process import few_searches, while_compiling
+from topologies.process import few_searches, keep_freed, while_compiling
 from topologies.stages import end_profile, staged, start_profile, tell_compiling
 from topologies.text.schema import notes_on_stderr
 
@@ -69,6 +69,7 @@ def _run(name: str, parsed: argparse.Namespace) -> int:
         if not gc.isenabled():  # a process that `sim.__main__` began: what is loaded stays, and is not searched again
             gc.freeze()
             gc.enable()
+            keep_freed()
         if not getattr(parsed, "quiet", False):
             tell_compiling(lambda kernel: print(f"compiling the engine, once: {kernel}", file=sys.stderr, flush=True))
         while_compiling(partial(ends_at_once, name))

@@ -7,6 +7,7 @@ import numpy as np
 from collectives.core.pattern import Pattern
 from collectives.core.transfers import Transfers
 from sim.program import I32, PUSHED, WHOLE, i32, unique_rows
+from sim.program.columns import joined
 from sim.program.model import Model
 from topologies import WeftError
 from topologies.core.paths import ranges
@@ -85,8 +86,8 @@ def _together(t: Transfers, steps: tuple[int, ...], parent: I32, child: I32, lag
             "cannot go on together: choose free, or another algorithm (bucket, ring, swing)"
         )
     # Once, by what is waited for and not by its representative: two ranks of one orbit are two to wait for.
-    named = np.stack([group[child[joint]], t.dep_src[joint], t.dep_slot[joint], lag[joint]])
-    joint = joint[np.unique(named, axis=1, return_index=True)[1]]
+    named = joined(group[child[joint]], t.dep_src[joint], t.dep_slot[joint], lag[joint])
+    joint = joint[np.unique(named, return_index=True)[1]]
     count = np.bincount(group[child[joint]], minlength=int(group.max(initial=-1)) + 1)
     first = np.cumsum(count) - count
     rows = i32(np.flatnonzero(chosen))

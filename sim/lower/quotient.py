@@ -32,8 +32,8 @@ from collectives.core.transfers import Again, Transfers, take, without_waits
 from sim.lower.capacity import check_capacity
 from sim.lower.credits import route_channels
 from sim.lower.marks import Marks, keeping
-from sim.program import I8, unique_rows
-from sim.program.columns import blocks, numbered
+from sim.program import I8
+from sim.program.columns import blocks, joined, numbered
 from topologies import Topology
 from topologies.core.joined import join
 from topologies.core.paths import Paths, ranges
@@ -572,7 +572,7 @@ def turns_differ(turns: Sequence[I64]) -> bool:
     Or one of them has several there. `turns`: of emitters whose transfers cross the same links.
     """
     links, one, other = np.concatenate(turns, axis=1)
-    first, second = _joined(links, one), _joined(links, other)
+    first, second = joined(links, one), joined(links, other)
     order = np.argsort(first)
     first, second = first[order], second[order]
     same = first[1:] == first[:-1]
@@ -582,19 +582,6 @@ def turns_differ(turns: Sequence[I64]) -> bool:
     return bool(np.any(second[1:] == second[:-1]))  # several have one
 
 
-def _joined(*columns: npt.NDArray[np.integer]) -> I64:
-    """A number of each row of some columns, from 0 on, equal where all of them are."""
-    key, span = np.zeros(columns[0].size, np.int64), 1
-    for column in columns:
-        low = int(column.min(initial=0))
-        width = int(column.max(initial=0)) - low + 1
-        if span * width >= 2**62:
-            key, column, low = unique_rows(key)[1], unique_rows(column)[1], 0
-            span, width = (int(some.max(initial=0)) + 1 for some in (key, column))
-        key, span = key * width + (column.astype(np.int64) - low), span * width
-    return key
-
-
 def _crossing_fault(q: Quotient, theirs: Paths, link_of: I32, links: I32, at: I64, full: bool) -> str | None:
     """Whether the crossings of each link stand one to one over those of its representative, in a definite order.
 
@@ -602,7 +589,7 @@ def _crossing_fault(q: Quotient, theirs: Paths, link_of: I32, links: I32, at: I6
     """
     if _repeats(q.transfers.tie_class):  # else it tells all of them apart
         transfer, hop, half = _crossings(theirs, np.arange(q.transfers.src.size))
-        if _repeats(_joined(theirs.links, q.transfers.tie_class[transfer], hop, half)):
+        if _repeats(joined(theirs.links, q.transfers.tie_class[transfer], hop, half)):
             return "two transfers tie at a link without an order that the symmetry keeps"
     orbit_size = np.bincount(link_of, minlength=link_of.size)
     crossings = np.bincount(theirs.links, minlength=link_of.size)

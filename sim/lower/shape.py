@@ -175,7 +175,14 @@ class Shape:
             return found or waits_of(none, none, none, self.task_route.size)
         if t.src.size > BLOCK and self.waiting == FREE and self.task_half.max() < 0 and t.dep_lag.max(initial=-1) < 0:
             found = whole_waits(t.dep_ptr, *_named(self.quotient))
-        return found or waits_of(*self.edges, self.task_route.size)
+        return found or waits_of(*self.edges, self.task_route.size, forward=self._steps_rise())
+
+    def _steps_rise(self) -> bool:
+        """Whether steps are known to wait for earlier ones, however many of a step its ranks wait for."""
+        if self.waiting.steps is None:
+            return False
+        t = self.quotient.transfers
+        return bool(np.all(t.step[rows_waited_for(self.quotient)] < np.repeat(t.step, np.diff(t.dep_ptr))))
 
     @cached_property
     def task_class(self) -> I32:

@@ -44,6 +44,19 @@ def unique_rows(values: npt.NDArray[np.integer]) -> tuple[I64, I64]:
     return np.flatnonzero(there).astype(np.int64) + low, number[exact]
 
 
+def joined(*columns: npt.NDArray[np.integer]) -> I64:
+    """A number of each row of some columns, from 0 on, equal where all of them are; rows sort as their numbers do."""
+    key, span = np.zeros(columns[0].size, np.int64), 1
+    for column in columns:
+        low = int(column.min(initial=0))
+        width = int(column.max(initial=0)) - low + 1
+        if span * width >= 2**62:
+            key, column, low = unique_rows(key)[1], unique_rows(column)[1], 0
+            span, width = (int(some.max(initial=0)) + 1 for some in (key, column))
+        key, span = key * width + (column.astype(np.int64) - low), span * width
+    return key
+
+
 def is_dense(values: npt.NDArray[np.integer]) -> bool:
     """Whether millions of values are all the numbers from 0 on, so that they number themselves."""
     if values.size <= BLOCK or values.min() < 0 or values.max() > values.size:

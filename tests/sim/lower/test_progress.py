@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -9,7 +12,9 @@ from collectives import algorithms_for, build
 from collectives.core.schedule import Schedule
 from sim import simulate
 from sim.lower.job import lower
-from sim.lower.progress import progress_told
+from sim.lower.progress import Waiting, progress_told
+from sim.lower.quotient import quotient
+from sim.lower.shape import make_shape
 from sim.lower.tenants import Tenant, merge
 from sim.program.model import SWING_SST, Model
 from topologies import SWITCH, TOPOLOGIES, WeftError, from_spec, torus
@@ -159,3 +164,18 @@ def test_what_ranks_wait_for_is_told_of_every_algorithm_of_a_job() -> None:
     assert result.rank_progress == "all (swing), free (direct)"
     assert f"progress of ranks: auto ({result.rank_progress})" in str(result)
     assert "progress of ranks" not in str(simulate(schedules[1]))
+
+
+@pytest.mark.parametrize("symmetry", ["auto", "off"])
+@pytest.mark.parametrize("spec", ["torus:3x2", "torus:4x4", "mesh:5", "ring:7"])
+def test_steps_that_rise_wait_in_no_circle(spec: str, symmetry: str) -> None:
+    risen = 0
+    for name in algorithms_for("all-reduce"):
+        with suppress(WeftError):
+            pattern = build(name, "all-reduce", from_spec(spec), "96KiB").pattern
+            shape = make_shape(quotient(pattern, "first", 0, symmetry), Waiting(()))
+            if shape._steps_rise():
+                risen += 1
+                parent, child, _ = shape.edges
+                assert nx.is_directed_acyclic_graph(nx.DiGraph(zip(parent.tolist(), child.tolist(), strict=True)))
+    assert risen > 3
