@@ -36,7 +36,7 @@ class _Bytes(NamedTuple):
     hop: int = 4
     hop_found: int = 9  # while routes are looked for
     apart: tuple[int, int] = 52, 12  # more of a wait, where ports of a rank wait for each other
-    joint: tuple[int, int] = 53, 60  # of a transfer for what another port of its rank waits for
+    joint: tuple[int, int] = 60, 53  # of a transfer for what another port of its rank waits for
     in_flight: tuple[int, int] = EVENT_BYTES * 3 // 2, EVENT_BYTES * 3  # of a chunk: their capacity grows by half
 
 

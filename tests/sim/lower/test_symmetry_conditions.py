@@ -540,13 +540,13 @@ def test_rows_are_alike_in_all_columns_or_not_at_all() -> None:
     """Five columns of 2^13 values are 2^65: a key of 64 bits would take 4096 in the first one for 0."""
     many = np.arange(2**13)
     rows = np.stack([many] * 5, axis=1)
-    assert not symmetry._repeats(symmetry._joined(*rows.T))
-    assert not symmetry._repeats(symmetry._joined(*np.vstack([rows, [4096, 0, 0, 0, 0]]).T))
+    assert not symmetry._repeats(columns.joined(*rows.T))
+    assert not symmetry._repeats(columns.joined(*np.vstack([rows, [4096, 0, 0, 0, 0]]).T))
     for column in range(5):
         unlike = np.zeros(5, np.int64)
         unlike[column] = 1
-        assert not symmetry._repeats(symmetry._joined(*np.vstack([rows, unlike]).T))
-    assert symmetry._repeats(symmetry._joined(*np.vstack([rows, rows[77]]).T))
+        assert not symmetry._repeats(columns.joined(*np.vstack([rows, unlike]).T))
+    assert symmetry._repeats(columns.joined(*np.vstack([rows, rows[77]]).T))
 
 
 def test_rows_are_found_among_few_keys_and_among_keys_far_apart() -> None:
