@@ -10,7 +10,6 @@ from math import gcd
 from typing import Annotated
 
 from topologies.checks import Choice, Count, WeftError, checked
-from topologies.units import counted
 
 RULES = ("paper", "code")
 
@@ -38,7 +37,7 @@ def totient_perms(n: int, k: int | None = None) -> list[int]:
     """
     k = n if k is None else k
     if n < 1 or k < 1 or n % k:
-        raise WeftError(f"groups of {k} among {counted(n, 'server')}: the group size must divide the number of servers")
+        raise WeftError(f"groups of {k} among {n} servers: the group size must divide the number of servers")
     return [n // k * p for p in range(1, k) if gcd(p, k) == 1]
 
 
