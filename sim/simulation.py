@@ -150,6 +150,11 @@ def _job_of(work: Schedule | Job | Sequence[Tenant], model: Model) -> Job:
     return merge(work, model)
 
 
+def _switches(job: Job) -> bool:
+    """Whether circuits change, of which start and end are certified."""
+    return any(isinstance(one.work, Reconfigure) for one in job.operations)
+
+
 class _Alone(NamedTuple):
     """The healthy run beside one with faults."""
 
@@ -178,7 +183,8 @@ class _Run:
                 said.append(f"{other} at least {format_time(least)}")
                 continue
             try:
-                result = self._beside(faults).healthy(job, model, symmetry if faults is None else "auto")
+                run = self if faults is None or _switches(job) else self._for_time()
+                result = run.healthy(job, model, symmetry if faults is None else "auto")
                 if faults is not None:
                     alone = _Alone(result.time_ps, result.wall_s, "auto" if result.lowered.is_whole else "off")
                     healthy_ps = min(healthy_ps, alone.time_ps)  # without faults, another plan may be the quickest
@@ -200,14 +206,14 @@ class _Run:
         policy = f"circuits are switched {name}" if name != STATIC else "circuits stay as they are"
         return replace(found, circuits=f"{policy}; {', '.join(said)}") if said else found
 
-    def _beside(self, faults: FaultPlan | None) -> "_Run":
-        """How the healthy run is done: beside faults only its time is told."""
-        return self if faults is None else replace(self, log=self.check, bare=not self.check)
+    def _for_time(self) -> "_Run":
+        """The same where only the time is told, as of the healthy run beside faults."""
+        return replace(self, log=self.check, bare=not self.check)
 
     def healthy(self, job: Job, model: Model, symmetry: str) -> Result:
         """A job on a fabric on which nothing goes wrong."""
         started = perf_counter()
-        bare = self.bare and not any(isinstance(one.work, Reconfigure) for one in job.operations)
+        bare = self.bare and not _switches(job)
         lowered, outcome = lower(job, model, symmetry, bare=bare), None
         try:
             if self.engine != "analytic":
