@@ -162,11 +162,13 @@ WIDE = 0.01
 
 
 def tied_with(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Algorithms whose ranges overlap that of the fastest, the first of the rows."""
-    if not rows or rows[0].get("spread_high_s") is None:
-        return ()
-    others = (row for row in rows[1:] if row["spread_low_s"] is not None)
-    return tuple(row["algorithm"] for row in others if row["spread_low_s"] <= rows[0]["spread_high_s"])
+    """Algorithms that take as long as the fastest, the first of the rows, or whose ranges overlap with its range."""
+    def is_tied(row: Row) -> bool:
+        low_s, high_s = row.get("spread_low_s"), rows[0].get("spread_high_s")
+        overlaps = low_s is not None and high_s is not None and low_s <= high_s
+        return overlaps or float(row["time_s"]) == float(rows[0]["time_s"])
+
+    return tuple(row["algorithm"] for row in rows[1:] if is_tied(row))
 
 
 def _cell(row: Row | int | None, best_s: float, tied: Sequence[str], marked: bool, short: Mapping[str, str]) -> str:
