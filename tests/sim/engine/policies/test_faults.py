@@ -228,7 +228,9 @@ def test_a_run_without_a_journal_takes_as_long() -> None:
 def test_lapses_are_those_of_the_journal(program: Program) -> None:
     with suppress(Deadlock):
         found = [run(program), run(program, log=True), run_reference(program)]
-        for name, *three in zip(Journal._fields, *(one.lapses or () for one in found), strict=True):
+        lapses = [one.lapses for one in found if one.lapses is not None]
+        assert len(lapses) == (0 if program.is_healthy else 3)  # now and then a draw has no fault
+        for name, *three in zip(Journal._fields, *lapses, strict=bool(lapses)):
             for one in three[1:]:
                 np.testing.assert_array_equal(one, three[0], err_msg=name)
 
