@@ -233,7 +233,7 @@ class _Run:
         )
         return self._checked(result)
 
-    def faulty(self, job: Job, model: Model, symmetry: str, plan: FaultPlan, alone: "_Alone") -> Result:
+    def faulty(self, job: Job, model: Model, symmetry: str, plan: FaultPlan, alone: _Alone) -> Result:
         """A job once more, with faults: all NPUs, or as the faults keep the symmetry."""
         if self.engine == "analytic":
             raise WeftError("the analytic engine knows no faults: choose the chunk or the reference engine")

@@ -1,10 +1,10 @@
 """Blocks matched with lanes over time, in compiled code: which block each free lane takes, event by event.
 
-Sets are rows of 64-bit words, one bit a block. What is in flight is in chains of lanes that arrive at one
-time, and those in a heap by time. Free lanes that can send go by (cost, draw, lane), so that lanes that deliver soonest
-choose first and equal ones in random order: each falls into the bucket of its place among them, and into a chain there.
-Random numbers come in a buffer; when it is used up the search returns, and goes on where it was once Python has
-refilled it: all of its state is in arrays.
+Sets are rows of 64-bit words, one bit a block. What is in flight is in chains of lanes that arrive at one time, and the
+chains in a heap by time. Free lanes that can send go by (cost, draw), so that lanes that deliver soonest choose first
+and equal ones in random order: each falls into the bucket of its place among all lanes, and into a chain there. Random
+numbers come in a buffer; when it is used up the search returns, and goes on where it was once Python has refilled it:
+all of its state is in arrays.
 """
 
 from collections.abc import Callable, Sequence

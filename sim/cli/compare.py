@@ -273,7 +273,7 @@ def choice(row: Row) -> str:
     words = [f"{row['chunks']} chunks" if row["chunks"] > 1 else "whole transfers"]
     words += [row["discipline"]] if row["discipline"] != "fifo" else []
     words += [counted(row["trees"], "tree")] if row["trees"] is not None else []
-    words += [f"{row['pipeline_chunks']} parts"] if row["pipeline_chunks"] is not None else []
+    words += [counted(row["pipeline_chunks"], "part")] if row["pipeline_chunks"] is not None else []
     words += [f"circuits {row['circuits']}"] if row.get("circuits") else []
     return " ".join(words)
 

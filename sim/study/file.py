@@ -176,23 +176,24 @@ def _specs(
     every = math.prod(map(len, axes.values()))
     mismatches: list[Mismatch | None] = []
     links = {name.removeprefix("topology."): name for name in axes if name in _LINKS}
-    met: dict[tuple[str, ...], tuple[Spec, Mismatch | None, int]] = {}  # by the values on axes that are not of links
+    # by the values on axes that are not of links
+    met: dict[tuple[str, ...], tuple[Spec, Mismatch | None, int, FaultPlan | None]] = {}
     for values in itertools.product(*axes.values()):
         place = dict(zip(axes, values, strict=True))
         beside = tuple(repr(value) for name, value in place.items() if name not in _LINKS)
         if beside in met:
-            spec, mismatch, names = met[beside]
+            spec, mismatch, names, plan = met[beside]
             spec = spec.at_links({key: place[name] for key, name in links.items()})
         else:
             spec = _checked(Spec.from_dict(_placed(data, place), where))
-            met[beside] = spec, mismatch, names = spec, _mismatch(spec), len([*_named(spec)])
-            spec.build_faults()
+            mismatch, names, plan = _mismatch(spec), len([*_named(spec)]), spec.build_faults()
+            met[beside] = spec, mismatch, names, plan
         mismatches.append(mismatch)
         for topology in map(_built, each_network(spec) if designs(spec) else (spec,)):
-            if (wiring := wiring_of(topology), plan := spec.build_faults()) != joined:
+            if (here := (wiring_of(topology), plan)) != joined:
                 check_joined(topology)
                 _check_fits(plan, topology, where)
-                joined = wiring, plan
+                joined = here
         sizes = (0,) if works(spec) else spec.sizes_bytes
         points += names * len(sizes)
         _check_count(points, where)

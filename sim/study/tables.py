@@ -163,6 +163,7 @@ WIDE = 0.01
 
 def tied_with(rows: Sequence[Row]) -> tuple[str, ...]:
     """Algorithms that take as long as the fastest, the first of the rows, or whose ranges overlap with its range."""
+
     def is_tied(row: Row) -> bool:
         low_s, high_s = row.get("spread_low_s"), rows[0].get("spread_high_s")
         overlaps = low_s is not None and high_s is not None and low_s <= high_s
