@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -113,18 +114,18 @@ def _check_proof(topology: Topology, kind: str, n_blocks: int) -> None:
 
 @by_wiring
 def _pattern(topology: Topology, kind: str, parts: int, seed: int, runs: int, block_bytes: int) -> Pattern:
-    n, n_blocks, lanes = topology.n_npus, topology.n_npus * parts, lanes_of(topology)
+    n, n_blocks, (ends, _, _) = topology.n_npus, topology.n_npus * parts, _kinds_of(topology)
     if kind != "all-gather":
-        sends = up = _up(lanes, search(topology, parts, seed, runs, block_bytes, inward=True), n, n_blocks)
+        sends = up = _up(ends, search(topology, parts, seed, runs, block_bytes, inward=True), n, n_blocks)
     if kind != "reduce-scatter":
-        sends = down = _down(lanes, search(topology, parts, seed, runs, block_bytes), n, n_blocks)
+        sends = down = _down(ends, search(topology, parts, seed, runs, block_bytes), n, n_blocks)
     if kind == "all-reduce":
         sends = _joined(up, down, n)
     by_source = np.argsort(sends.src, kind="stable")
     first = np.searchsorted(sends.src[by_source], np.arange(n))
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=NAME, n_blocks=n_blocks,
-        emit=partial(sources_only, _columns(lanes, sends).table()),
+        emit=partial(sources_only, _columns(topology, sends).table()),
         blocks_of=partial(_block_of, first, sends.block[by_source]),
         own_proof=OwnProof(partial(prove_sends, sends, n, n_blocks, kind)),
     )
@@ -232,28 +233,34 @@ def _lane(t: Topology, links: Sequence[int], rate_Bps: float) -> Lane:
     return Lane(int(t.src[links[0]]), int(t.dst[links[-1]]), tuple(links), rate_Bps, latency)
 
 
-def _down(lanes: Sequence[Lane], found: Matches, n: int, n_blocks: int) -> Sends:
+@remembered
+def _ways_of(topology: Topology) -> tuple[I64, I64]:
+    """Links of each lane: how many, (n_lanes,), and which, one lane after another."""
+    ways = [lane.links for lane in lanes_of(topology)]
+    return np.array([*map(len, ways)], np.int64), np.array([*chain.from_iterable(ways)], np.int64)
+
+
+def _down(ends: I64, found: Matches, n: int, n_blocks: int) -> Sends:
     """Transfers in order of their start: each waits for its block, and for the previous one on its lane."""
-    src, dst, lane, block = _in_order(lanes, found, np.lexsort((found.lane, found.start_ps)))
+    src, dst, lane, block = _in_order(ends, found, np.lexsort((found.lane, found.start_ps)))
     number, brings = np.arange(lane.size), np.full((n, n_blocks), -1)
     brings[dst, block] = number
     child, parent = _waits([(number, brings[src, block]), (number, _previous(lane))])
     return Sends(src, dst, lane, block, np.zeros(lane.size, np.bool_), child, parent)
 
 
-def _up(lanes: Sequence[Lane], found: Matches, n: int, n_blocks: int) -> Sends:
+def _up(ends: I64, found: Matches, n: int, n_blocks: int) -> Sends:
     """The same in reverse, with receivers adding: each waits for all that is added to its block before."""
-    src, dst, lane, block = _in_order(lanes, found, np.lexsort((found.lane, -found.end_ps)))
+    src, dst, lane, block = _in_order(ends, found, np.lexsort((found.lane, -found.end_ps)))
     number, passes_on = np.arange(lane.size), np.full((n, n_blocks), -1)
     passes_on[src, block] = number
     child, parent = _waits([(passes_on[dst, block], number), (number, _previous(lane))])
     return Sends(src, dst, lane, block, np.ones(lane.size, np.bool_), child, parent)
 
 
-def _in_order(lanes: Sequence[Lane], found: Matches, order: I64) -> tuple[I64, I64, I64, I64]:
-    src, dst = np.array([(lane.src, lane.dst) for lane in lanes], np.int64).reshape(-1, 2).T
+def _in_order(ends: I64, found: Matches, order: I64) -> tuple[I64, I64, I64, I64]:
     lane = found.lane[order]
-    return src[lane], dst[lane], lane, found.block[order]
+    return *ends[lane].T.copy(), lane, found.block[order]
 
 
 def _previous(lane: I64) -> I64:
@@ -313,11 +320,9 @@ def prove_sends(sends: Sends, n: int, n_blocks: int, kind: str) -> str:
     return "proved block by block"
 
 
-def _columns(lanes: Sequence[Lane], sends: Sends) -> Columns:
-    n = sends.src.size
+def _columns(topology: Topology, sends: Sends) -> Columns:
+    n, (hops, links) = sends.src.size, _ways_of(topology)
     order = np.lexsort((sends.parent, sends.child))
-    hops = np.array([len(lane.links) for lane in lanes], np.int64)
-    links = np.array([link for lane in lanes for link in lane.links], np.int64)
     first, none = np.cumsum(hops) - hops, np.zeros(n, np.int64)
     return Columns(
         src=sends.src, dst=sends.dst, step=none, port=none, blocks=np.ones(n, np.int64),

@@ -179,11 +179,14 @@ class _Splitting:
 
     def _reaching(self, npu: int) -> int:
         """Trees that reach an NPU, found from those that did before."""
-        arcs = [self.start[self.feed], self.end[npu]]
-        self.network.capacity[arcs] = self.infinite
+        self._end_at(npu, self.infinite)
         reaching = self.network.flow_again(npu, self.source, self.sink, self.need)
-        self.network.capacity[arcs] = 0
+        self._end_at(npu, 0)
         return reaching
+
+    def _end_at(self, npu: int, cap: int) -> None:
+        """Give the roots and the end at an NPU a capacity."""
+        self.network.capacity[self.start[self.feed]] = self.network.capacity[self.end[npu]] = cap
 
     def check(self) -> None:
         """Every NPU must still be reached by all trees."""
@@ -235,28 +238,28 @@ class _Splitting:
 
     def _allowed(self, u: int, w: int, t: int, amount: int) -> int:
         """The largest amount that no cut forbids."""
+        self.network.asks_of((
+            (self.start[u], self.start[t], self.end[w]), (self.start[w], self.end[u], self.end[t]),
+        ))
         for v in list(self.hard):
             if amount <= 0:
                 break
-            least = amount
-            if v not in (u, t):
-                least = min(least, self._slack((u, t), (w,), v, amount))
-            least = min(least, self._slack((w,), (u, t), v, amount))
+            least = self._slack(v, amount, reached=v in (u, t))
             if least < amount:
                 amount = least
                 self.hard.remove(v)
                 self.hard.appendleft(v)
         return amount
 
-    def _slack(self, inside: tuple[int, ...], outside: tuple[int, ...], npu: int, amount: int) -> int:
-        """Slack over the demand of the cuts between the roots and an NPU that have some nodes on either side.
+    def _slack(self, npu: int, amount: int, *, reached: bool) -> int:
+        """Slack over the demand of the cuts between the roots and an NPU that a split makes smaller; at most `amount`.
 
-        It is `amount` if that is enough.
+        `reached`: whether the NPU is an end of the link that the split makes.
         """
-        reaching = self._reaching(npu)
-        arcs = [self.start[node] for node in inside] + [self.end[node] for node in outside]
-        more = self.need + amount - reaching
-        return reaching + self.network.further(arcs, self.source, self.sink, more) - self.need
+        self._end_at(npu, self.infinite)
+        slack = self.network.least_slack(npu, self.source, self.sink, self.need, amount, second=reached)
+        self._end_at(npu, 0)
+        return slack
 
     def _set(self, u: int, t: int, cap: int) -> None:
         """Change the capacity of a link, before its paths."""

@@ -29,8 +29,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core._ways import NONE, roomiest
 from collectives.trees.forest import Edge, Routes, Tree
 from topologies import Topology, WeftError
+from topologies.compiled import held
 from topologies.core.paths import distinct_of
 from topologies.flows.maxflow import LARGEST, FlowNetwork
 from topologies.flows.tightest_cut import remembered
@@ -328,11 +330,10 @@ def _ways_from(npu: int, n: int, onward: Sequence[Sequence[tuple[int, int]]]) ->
 class _Growing:
     """A tree that grows."""
 
-    def __init__(self, root: int, n: int, prices: int) -> None:
+    def __init__(self, root: int, prices: int) -> None:
         self.root, self.edges = root, list[Edge]()
         # By price, what may have ways on, and none gets one again: depth, in which order they came, NPU; lowest first.
         self.nodes = [[(0, 0, root)] for _ in range(prices)]
-        self.missing = np.arange(n) != root
 
 
 def low_trees(
@@ -351,42 +352,33 @@ def low_trees(
     carry = np.asarray(links, np.int64)
     scarce = ways.scarce(max(1, many // n), carry)
     left, share = np.append(carry.astype(float), np.inf), np.append(1 / np.maximum(carry, 1), 1)
-    tie = TIE if len(roots) == 1 else 0
-    priced = [ways.exist & (scarce == price) for price in distinct_of(scarce[ways.exist])]
-    growing = [_Growing(root, n, len(priced)) for root, trees in roots.items() for _ in range(trees)]
+    tie = TIE if len(roots) == 1 else 0.0
+    priced = np.array([ways.exist & (scarce == price) for price in distinct_of(scarce[ways.exist])])
+    growing = [_Growing(root, len(priced)) for root, trees in roots.items() for _ in range(trees)]
+    missing, ask = np.array([np.arange(n) != tree.root for tree in growing]), np.zeros(4, np.int64)
+    way_on = held(roomiest, ways.links, priced, missing, left, share, tie, ask)
+
+    def grow(number: int, tree: _Growing, price: int) -> bool:
+        """Add one edge to a tree over ways of a price, as near to its root as possible; whether there was one."""
+        nodes = tree.nodes[price]
+        while nodes:
+            depth, _, node = nodes[0]
+            ask[:] = number, tree.root, price, node
+            if (found := way_on()) == NONE:
+                del nodes[0]
+                continue
+            child, way = divmod(found, ways.links.shape[2])
+            taken = [link for link in ways.links[node, child, way].tolist() if link != ways.none]
+            left[taken] -= 1
+            missing[number, child] = False
+            for some in tree.nodes:
+                insort(some, (depth + 1, len(tree.edges) + 1, child))
+            tree.edges.append(Edge(node, child, tuple(taken)))
+            return True
+        return False
+
     for _ in range(n - 1):
-        for tree in growing:
-            if not any(_grow(tree, ways, price, cheap, left, share, tie) for price, cheap in enumerate(priced)):
+        for number, tree in enumerate(growing):
+            if not any(grow(number, tree, price) for price in range(len(priced))):
                 return None
     return tuple(Tree(tree.root, 1, tuple(tree.edges)) for tree in growing)
-
-
-def _grow(
-    tree: _Growing, ways: _Ways, price: int, cheap: npt.NDArray[np.bool_], left: npt.NDArray[np.float64],
-    share: npt.NDArray[np.float64], tie: float,
-) -> bool:
-    """Add one edge to a tree over cheap ways, as near to its root as possible; whether there was one."""
-    nodes = tree.nodes[price]
-    while nodes:
-        depth, _, node = nodes[0]
-        others = np.flatnonzero(tree.missing & cheap[node])
-        behind = int(np.searchsorted(others, tree.root))
-        others = np.concatenate((others[behind:], others[:behind]))  # each root begins behind itself
-        links = ways.links[node, others]
-        here = left[links]
-        room = np.minimum(here * share[links], 1)
-        rank = room.min(axis=2) + tie * room.mean(axis=2) if tie else room.min(axis=2)
-        best = np.where((here < 1).any(axis=2), -1, rank)
-        if best.max(initial=-1) < 0:
-            del nodes[0]
-            continue
-        other, way = np.unravel_index(int(best.argmax()), best.shape)
-        taken = [link for link in links[other, way].tolist() if link != ways.none]
-        left[taken] -= 1
-        child = int(others[other])
-        tree.missing[child] = False
-        for some in tree.nodes:
-            insort(some, (depth + 1, len(tree.edges) + 1, child))
-        tree.edges.append(Edge(node, child, tuple(taken)))
-        return True
-    return False

@@ -11,6 +11,7 @@ from collectives.core.carried import Carried
 from collectives.core.collective import Ends, collective
 from collectives.core.follow import holds
 from collectives.core.sends import SendList
+from collectives.synthesis import lanes_of
 from sim.analytic.bounds import load_ps
 from sim.analytic.unlowered import whole_of
 from sim.cli.topology import diameter_hops
@@ -60,7 +61,10 @@ def _fabrics() -> None:
 
 
 def _trees() -> None:
-    build("pipelined", "all-gather", from_spec("mesh:2x3"), "1KiB")  # its trees are packed by maximum flows
+    """Trees are packed by maximum flows, or grown past switches, which flows split off."""
+    for spec in ("mesh:2x3", switched := "leaf-spine:2x2x2"):
+        build("pipelined", "all-gather", from_spec(spec), "1KiB")
+    lanes_of(from_spec(switched))
 
 
 def _proofs() -> None:

@@ -181,10 +181,10 @@ def test_transfers_are_proved_block_by_block_and_none_of_their_waits_may_be_miss
 ) -> None:
     """Beside the general proof, which all of these pass; what is damaged is refused."""
     t = from_spec(spec)
-    n, lanes, n_blocks = t.n_npus, synthesis.lanes_of(t), t.n_npus * parts
+    n, (ends, _, _), n_blocks = t.n_npus, synthesis._kinds_of(t), t.n_npus * parts
     assert build("tacos", kind, t, "1MiB", parts=parts).proof == "proved"
-    up = synthesis._up(lanes, synthesis.search(t, parts, 0, 2, 1000, inward=True), n, n_blocks)
-    down = synthesis._down(lanes, synthesis.search(t, parts, 0, 2, 1000), n, n_blocks)
+    up = synthesis._up(ends, synthesis.search(t, parts, 0, 2, 1000, inward=True), n, n_blocks)
+    down = synthesis._down(ends, synthesis.search(t, parts, 0, 2, 1000), n, n_blocks)
     sends = {"all-gather": down, "reduce-scatter": up, "all-reduce": synthesis._joined(up, down, n)}[kind]
     assert synthesis.prove_sends(sends, n, n_blocks, kind) == "proved block by block"
 

@@ -7,14 +7,14 @@ last: an array, unlike a linked list, lets the processor load the next arc while
 beyond 64 bits the functions also run as plain Python (`augment.py_func`) on arrays of Python integers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from topologies.compiled import cached, held
+from topologies.compiled import cached, held, part
 from topologies.stages import count
 
 LARGEST = 2**61
@@ -33,7 +33,8 @@ class FlowNetwork:
     """
 
     def __init__(self, n_nodes: int, exact: bool = False) -> None:
-        self._augment, self._repair = (getattr(one, "py_func", one) if exact else one for one in (augment, repair))
+        kernels = (augment, repair, least_slack)
+        self._augment, self._repair, self._least = (getattr(one, "py_func", one) if exact else one for one in kernels)
         self._type: Any = object if exact else np.int64
         self._begin = ROOM * np.arange(n_nodes)  # the arcs of a node have room up to the next power of two
         self._end = self._begin.copy()
@@ -44,7 +45,8 @@ class FlowNetwork:
         self._room = [np.zeros(n_nodes, np.int64) for _ in range(4)]
         self._excess = np.zeros(n_nodes, self._type)
         self._register = np.zeros(REGISTERS, np.int64)
-        self._ask = np.zeros(4, self._type)  # source, sink, limit, arcs
+        self._ask = np.zeros(5, self._type)  # source, sink, limit, arcs, amount
+        self._opened = np.zeros((2, 3), np.int64)
         self._held: dict[int, npt.NDArray[Any]] = {}
         self._calls: dict[int | None, Callable[[], Any]] = {}  # repairs by key, and the augmentation; of these arrays
         self._n_arcs = 0
@@ -101,24 +103,49 @@ class FlowNetwork:
     def flow_again(self, key: int, source: int, sink: int, limit: int) -> int:
         """The same as `flow`, in less time if capacities have changed little since the last flow with this key."""
         n = self._n_arcs
-        older = self._held.get(key)
-        if older is None or older.size < n // 2:
-            before, older = older, np.zeros(self._head.size // 2, self._type)
-            older[: 0 if before is None else before.size] = 0 if before is None else before
-            self._held[key] = older
-            self._calls.pop(key, None)
+        older = self._older(key, key)
         if key not in self._calls:
             level, _, queue, path = self._room
             self._calls[key] = held(
                 self._repair, self._begin, self._end, self._arcs, self._head, self.capacity, older, self._left,
                 self._excess, self._ask, level, path, queue,
             )
-        self._ask[:] = source, sink, limit, n
+        self._ask[:4] = source, sink, limit, n
         value = int(self._calls[key]())
         if value < limit:
             value += self._augmented(source, sink, limit - value)
         older[: n // 2] = self._left[1:n:2]
         return min(value, limit)
+
+    def _older(self, key: int, call: int) -> npt.NDArray[Any]:
+        """The last flow with a key, with room for all arcs; a `call` that held a shorter one is forgotten."""
+        older = self._held.get(key)
+        if older is None or older.size < self._n_arcs // 2:
+            before, older = older, np.zeros(self._head.size // 2, self._type)
+            older[: 0 if before is None else before.size] = 0 if before is None else before
+            self._held[key] = older
+            self._calls.pop(call, None)
+        return older
+
+    def asks_of(self, opened: Sequence[Sequence[int]]) -> None:
+        """What `least_slack` opens: two sets of three arcs that have no capacity."""
+        self._opened[:] = opened
+
+    def least_slack(self, key: int, source: int, sink: int, limit: int, amount: int, *, second: bool) -> int:
+        """How much `flow_again` would exceed its limit by, were one set of `asks_of` open and then the other.
+
+        It is the least of both, or of the `second` alone, and at most `amount`.
+        """
+        older, call = self._older(key, ~key), ~key
+        if call not in self._calls:
+            level, current, queue, path = self._room
+            self._calls[call] = held(
+                self._least, self._begin, self._end, self._arcs, self._head, self.capacity, older, self._left,
+                self._excess, self._ask, level, current, queue, path, self._register, self._opened,
+                np.zeros(self._left.size, self._type),
+            )
+        self._ask[:] = source, sink, limit, self._n_arcs, -amount if second else amount
+        return int(self._calls[call]())
 
     def further(self, arcs: list[int], source: int, sink: int, limit: int) -> int:
         """What more flows after the last flow, if that was within its limit and some arcs had none; at most `limit`."""
@@ -139,7 +166,7 @@ class FlowNetwork:
         call, pushed = self._calls[None], 0
         self._register[:] = 0
         while True:
-            self._ask[:] = source, sink, limit - pushed, self._n_arcs
+            self._ask[:4] = source, sink, limit - pushed, self._n_arcs
             pushed += int(call())
             if not self._register.any():
                 return pushed
@@ -334,6 +361,57 @@ def repair(begin, end, arcs, head, capacity, held, left, excess, ask, level, pat
         arc = arcs[at]
         arrives += left[arc] if arc & 1 else -left[arc ^ 1]
     return arrives
+
+
+_augment, _repair = (part(getattr(one, "py_func", one), nogil=True, _nrt=False) for one in (augment, repair))
+
+
+@_jit
+def least_slack(  # type: ignore[no-untyped-def]  # jitted
+    begin, end, arcs, head, capacity, held, left, excess, ask, level, current, queue, path, register, opened, kept
+):
+    """How much more than the limit flows at least where some arcs are open, and then others: at most an amount.
+
+    Other parameters as above; the older flow becomes this one.
+
+    `ask` (5,): source, sink, limit, how many arcs there are, and the amount, negative if the second set alone counts.
+    `opened` (2, 3): sets of arcs without capacity.
+    `kept` (arcs or more,): scratch space.
+    """
+    limit, amount = ask[2], ask[4]
+    first = 1 if amount < 0 else 0
+    least = -amount if amount < 0 else amount
+    flows = _repair(begin, end, arcs, head, capacity, held, left, excess, ask, level, path, queue)
+    flows += _to_the_limit(begin, end, arcs, head, left, ask, level, current, queue, path, register, limit - flows)
+    for arc in range(0, ask[3], 2):
+        held[arc >> 1] = left[arc + 1]
+        kept[arc], kept[arc + 1] = left[arc], left[arc + 1]
+    for one in range(first, 2):
+        if one > first:
+            for arc in range(ask[3]):
+                left[arc] = kept[arc]
+        more = limit + least - flows
+        for arc in opened[one]:
+            left[arc] += more
+        further = _to_the_limit(begin, end, arcs, head, left, ask, level, current, queue, path, register, more)
+        least = min(least, flows + further - limit)
+    return least
+
+
+def _limited(  # type: ignore[no-untyped-def]  # jitted
+    begin, end, arcs, head, left, ask, level, current, queue, path, register, limit
+):
+    """Push at most `limit`, without an interruption."""
+    pushed = limit * 0
+    while pushed < limit:
+        ask[2] = limit - pushed
+        pushed += _augment(begin, end, arcs, head, left, ask, level, current, queue, path, register)
+        if register[PAUSED] == 0:
+            break
+    return pushed
+
+
+_to_the_limit = part(_limited, nogil=True, _nrt=False)
 
 
 @_jit

@@ -110,6 +110,30 @@ def test_what_more_flows_where_an_arc_has_no_limit(arcs, capacities, limit):
     assert arrives + more == network.flow(0, 7, arrives + limit)
 
 
+OPENED = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), min_size=6, max_size=6)
+
+
+@settings(max_examples=100, deadline=None)
+@given(ARCS, CHANGES, OPENED, st.integers(1, 60), st.booleans())
+def test_the_least_slack_is_that_of_two_other_networks(arcs, changes, ends, amount, exact):
+    network, unit = FlowNetwork(8, exact), 10**20 if exact else 1
+    added = [network.add(tail, head, capacity * unit) for tail, head, capacity in arcs]
+    opened = [network.add(*pair) for pair in ends]
+    network.asks_of((opened[:3], opened[3:]))
+    for capacities, limit in [([], 40), *changes]:
+        for arc, capacity in zip(added, capacities, strict=False):
+            network.capacity[arc] = capacity * unit
+        found = [network.least_slack(3, 0, 7, limit * unit, amount * unit, second=one) for one in (False, True)]
+        slacks = []
+        for three in (opened[:3], opened[3:]):
+            network.capacity[three] = 10**4 * unit
+            slacks.append(min(amount, network.flow(0, 7, 10**6 * unit) // unit - limit) * unit)
+            network.capacity[three] = 0
+        if network.flow(0, 7, limit * unit) == limit * unit:
+            assert found == [min(slacks), slacks[1]]
+        added.append(network.add(0, 7, 5 * unit))
+
+
 @settings(max_examples=50, deadline=None)
 @given(ARCS, st.integers(1, 60))
 def test_what_flows_from_elsewhere_takes_what_the_last_flow_left(arcs, limit):
