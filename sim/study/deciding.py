@@ -65,12 +65,21 @@ def deciding_defaults(spec: Spec, topology: Topology, rows: Sequence[Row], how: 
 
 def deciding_alone(spec: Spec, rows: Sequence[Row], how: How = How()) -> list[str]:
     """A line where ports that go on alone, or flows that take turns, change the time of a single algorithm."""
-    return _lines(spec, (*_of_waits(spec, rows), *_of_turns(spec, rows)), rows, how)
+    is_one = len({row["algorithm"] for row in rows}) == 1
+    left = [row for row in rows if not is_one or _may_take_less(spec, row)]
+    return _lines(spec, _of_waits(spec, rows), rows, how) + _lines(spec, _of_turns(spec, left), left, how)
 
 
 def _lines(spec: Spec, alternatives: Iterable[Alternative], rows: Sequence[Row], how: How) -> list[str]:
     to_neighbors = cache(lambda name, size_bytes: goes_to_neighbors(Task(spec, name, size_bytes)))
     return [line for one in alternatives if (line := _tried(one, rows, how, to_neighbors))]
+
+
+def _may_take_less(spec: Spec, row: Row) -> bool:
+    """Whether bounds, which hold in any order of service, leave a share of the time to be saved."""
+    (name,) = [name for name in spec.algorithms if called(name) == row["algorithm"]]
+    schedules = ready_point(Task(spec, name, row["size_bytes"]))[0].values()
+    return floor_ps(spec, schedules) < (1 - WORTH_SAYING) * float(row["time_s"]) * PS_PER_S
 
 
 def _of_turns(spec: Spec, rows: Sequence[Row]) -> Iterator[Alternative]:
@@ -210,6 +219,8 @@ def _tried(one: Alternative, rows: Sequence[Row], how: How, to_neighbors: Callab
             known = {other: time_s for other, time_s in times.items() if other not in left}
             leader = min(known, key=lambda name: known[name], default=first)
             limit_s = inf if name == first else known[leader]
+            if len(times) == 1 and name not in one.told:  # of a single one that is not said which takes no less
+                limit_s = (1 - WORTH_SAYING) * least_s
             if name != first and {name, leader} <= before:  # one is as good as the other, but for what is worth saying
                 limit_s = min(limit_s, (1 - WORTH_SAYING) * least_s)
             try:

@@ -241,8 +241,7 @@ def simulate_static(
             return chosen if is_final else final(schedule, model=chosen.model)
     else:
         run = partial(final, model=spec.build_model())
-    bounded = spec.engine != "analytic" and (faults is None or not faults.moves_routes)
-    return best_form(ready, run, refused, floor=partial(_floor_ps, spec) if bounded else None)
+    return best_form(ready, run, refused, floor=None if spec.engine == "analytic" else partial(_floor_ps, spec))
 
 
 def floor_ps(spec: Spec, schedules: Iterable[Schedule], *, static: bool = False) -> int:
@@ -293,7 +292,9 @@ def lowered(spec: Spec, schedule: Schedule) -> Lowered:
 
 
 def _floor_ps(spec: Spec, schedule: Schedule) -> int:
-    model = spec.build_model()
+    model, faults = spec.build_model(), spec.build_faults()
+    if faults is not None and faults.moves_routes:
+        return 0
     if spec.chooses:
         return floor_of_all(schedule, model, spec.symmetry)
     made = lower(schedule, model, spec.symmetry)

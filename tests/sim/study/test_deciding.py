@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from sim.cli import main
+from sim.faults.plan import FaultPlan, LinkDown
 from sim.study import deciding
-from sim.study.points import Task, simulate_point
+from sim.study.points import Task, floor_ps, ready_point, simulate_point
 from sim.study.spec import Spec
 from topologies import WeftError, from_links
 
@@ -137,6 +138,25 @@ def test_turns_of_flows_are_told_of_a_single_algorithm(
     assert main([*words, "--quiet"]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "decided by a default" in line]
     assert line.endswith("with turns of flows, trivance takes 37.03 us at 1 MiB (--discipline round-robin-flow)")
+
+
+@pytest.mark.parametrize("size_bytes", [2**23, 2**26])
+def test_turns_that_bounds_exclude_are_not_tried(monkeypatch: pytest.MonkeyPatch, size_bytes: int) -> None:
+    """Every link of an all-to-all on a ring is busy to the end: a run with turns of flows takes no less."""
+    collective = {"name": "all-to-all", "algorithms": ("direct",)}
+    spec = Spec().updated({"topology": {"spec": "ring:40"}, "collective": collective})
+    task = Task(spec, "direct", size_bytes)
+    found = simulate_point(task).result
+    turns = simulate_point(task._replace(spec=spec.updated({"model": TURNS}))).result
+    assert turns.time_ps > (1 - deciding.WORTH_SAYING) * found.time_ps
+    monkeypatch.setattr(deciding, "_time_s", None)
+    assert deciding.deciding_alone(spec, [found.row()]) == []
+
+
+def test_bounds_do_not_hold_where_faults_move_routes() -> None:
+    plan = FaultPlan(faults=(LinkDown(link="dimension 0"),), reroute="10us")
+    spec = Spec().updated({"topology": {"spec": "ring:8"}, "model": {"faults": plan}})
+    assert floor_ps(spec, ready_point(Task(spec, "ring", 2**20))[0].values()) == 0
 
 
 def test_a_cut_that_wins(monkeypatch: pytest.MonkeyPatch) -> None:
