@@ -1,4 +1,4 @@
-"""Runs in which nothing waits and each task crosses one server, again and again; see sim/engine/core/carousel.py."""
+"""Runs in which tasks wait for times alone, and each crosses one server again and again; see core/carousel.py."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,10 +7,10 @@ from sim.engine import setup
 from sim.engine.compile.rows import Rows, row, rows
 from sim.engine.core.carousel import BITS, Arrival, Lane, Queues, Rider, go_round
 from sim.engine.core.status import FINISHED
-from sim.program.contract import CLOCK_END_PS, HEAD, I64, Program
+from sim.program.contract import CLOCK_END_PS, HEAD, I32, I64, Program
 from sim.program.outcome import Outcome
 
-FEWEST_SERVICES = 2**20
+FEWEST_SERVICES = 2**17
 """A run of fewer takes less time than one more kernel takes to be loaded."""
 
 MOST_SERVERS, MOST_CHUNKS = 64, 2**20
@@ -26,20 +26,20 @@ class Carousel:
 
     def __init__(self, program: Program, times: bool = True) -> None:
         self.program, self.times = program, times
-        server = program.hop_server[program.route_hop[program.route_ptr[program.task_route]]]
+        server = _servers(program)
         order = np.lexsort((program.task_class, server))
         self._task = np.split(order, np.searchsorted(server[order], np.arange(1, program.n_servers)))
-        self._states = [_initial(program, one, tasks) for one, tasks in enumerate(self._task)]
+        begin_ps = _begin_ps(program)
+        self._states = [_initial(program, one, tasks, begin_ps[tasks]) for one, tasks in enumerate(self._task)]
 
     @staticmethod
     def accepts(program: Program) -> bool:
         """Whether a program is one of these."""
-        waits = program.whole_child.size or program.parent.size
-        if waits or program.n_servers > MOST_SERVERS or not setup.is_plain(program):
+        if program.parent.size or program.n_servers > MOST_SERVERS or not setup.is_plain(program):
             return False
         lengths, chunks = np.diff(program.route_ptr), program.chunks()
         most = max(program.n_tasks, int(lengths.max(initial=0)), int(chunks.max(initial=0)))
-        if most >> BITS or chunks.sum() > MOST_CHUNKS or np.any(lengths == 0):
+        if most >> BITS or chunks.sum() > MOST_CHUNKS or np.any(lengths == 0) or not _waits_for_times(program):
             return False
         slowest_ps = float(program.service_ps.max(initial=0)) + float(program.hop_latency_ps.max(initial=0))
         if program.chunk_hops() * slowest_ps >= CLOCK_END_PS:
@@ -84,8 +84,32 @@ def _onward_ps(program: Program) -> I64:
     return onward_ps
 
 
-def _initial(program: Program, server: int, tasks: npt.NDArray[np.integer]) -> Queues:
-    """The state of a server, with the first chunks of its tasks."""
+def _servers(program: Program) -> I32:
+    """The server of each task, (T,)."""
+    return program.hop_server[program.route_hop[program.route_ptr[program.task_route]]]
+
+
+def _waits_for_times(program: Program) -> bool:
+    """Whether what tasks wait for lets time pass and nothing else: one chunk, once, alone on its server."""
+    parent, _ = program.whole_edges()
+    hops, alone = np.diff(program.route_ptr)[program.task_route[parent]], np.bincount(server := _servers(program))
+    once = (program.chunks()[parent] == 1) & (hops == 1) & (alone[server[parent]] == 1)
+    return bool(np.all(once & (program.task_waits[parent] == 0)))
+
+
+def _begin_ps(program: Program) -> I64:
+    """When each task may begin, (T,): what it waits for has been delivered."""
+    parent, child = program.whole_edges()
+    cut, hop = program.task_cut[parent], program.route_hop[program.route_ptr[program.task_route[parent]]]
+    size = program.cut_size[cut, np.int64(program.cut_first[cut] == 0)]
+    service_ps = program.service(size, program.server_rate[program.hop_server[hop]])
+    begin_ps = np.zeros(program.n_tasks, np.int64)
+    np.maximum.at(begin_ps, child, program.hop_latency_ps[hop] + service_ps * (program.hop_last[hop] != HEAD))
+    return begin_ps
+
+
+def _initial(program: Program, server: int, tasks: npt.NDArray[np.integer], begin_ps: I64) -> Queues:
+    """The state of a server, with its first chunk."""
     cut, route = program.task_cut[tasks], program.task_route[tasks]
     lane, riders, rate = row(Lane), rows(Rider, tasks.size), program.server_rate[server]
     last = program.route_hop[program.route_ptr[route + 1] - 1]
@@ -96,10 +120,11 @@ def _initial(program: Program, server: int, tasks: npt.NDArray[np.integer]) -> Q
         riders[word][some] = program.service(size, rate)
     riders["out_ps"], riders["whole"] = program.hop_latency_ps[last], program.hop_last[last] != HEAD
     lane["onward_ps"], lane["stored"] = _onward_ps(program)[server], not program.cut_through
-    lane["to_begin"] = tasks.size
-    begins = _queue(tasks.size)
-    begins["word"][: tasks.size] = np.arange(tasks.size)
-    return Queues(lane, riders, begins, _queue(int(program.cut_chunks[cut].sum())))
+    order, firsts, begins = np.argsort(begin_ps, kind="stable"), rows(Arrival, tasks.size), _queue(tasks.size)
+    firsts["at_ps"], firsts["word"] = begin_ps[order], order
+    some = lane["released"] = lane["to_begin"] = min(tasks.size, 1)
+    begins[:some] = firsts[:some]
+    return Queues(lane, riders, firsts, begins, _queue(int(program.cut_chunks[cut].sum())))
 
 
 def _queue(room: int) -> Rows[Arrival]:

@@ -25,15 +25,20 @@ from topologies import from_spec
 
 @st.composite
 def round_trips(draw: st.DrawFn) -> Program:
-    """Tasks that each cross one of a few servers up to nine times: of one class or several, in chunks of two sizes."""
+    """Tasks that each cross one of a few servers up to nine times: of one class or several, in chunks of two sizes.
+
+    Some wait for times.
+    """
     builder = ProgramBuilder(draw(st.sampled_from(FORWARDING)), deliver=draw(st.sampled_from(DELIVERY)))
     rates = draw(st.lists(st.sampled_from((1, 2, 3, Fraction(1, 2), Fraction(17, 10))), min_size=1, max_size=3))
     servers = [(builder.server(Fraction(10**12) / ps), draw(st.sampled_from((1, 2, 9, 40)))) for ps in rates]
+    times = [builder.task(1, [(builder.server(1e12), ps)]) for ps in draw(st.lists(st.integers(1, 90), max_size=3))]
     for _ in range(draw(st.integers(1, 9))):
         server, onward_ps = draw(st.sampled_from(servers))
         path = [(server, onward_ps)] * draw(st.integers(0, 8)) + [(server, draw(st.sampled_from((1, 5, 40))))]
         cutting = Cutting(chunks=draw(st.integers(1, 6)))
-        builder.task(draw(st.integers(1, 30)), path, cutting, tie_class=draw(st.integers(-1, 2)))
+        after = [one for one in times if draw(st.booleans())]
+        builder.task(draw(st.integers(1, 30)), path, cutting, tie_class=draw(st.integers(-1, 2)), after=after)
     return builder.build()
 
 
