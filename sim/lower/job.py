@@ -308,7 +308,8 @@ class _Lowering:
         numbers, waits, firsts = zip(*self.waits, strict=True) if self.waits else ((), (), ())
         other, first, count = (np.array(one, np.int64) for one in (numbers, firsts, [*map(len, waits)]))
         p, ends = self.job.topology.n_npus, TaskTable({at: self.end[at] for at in distinct_of(other).tolist()})
-        operation, rank, task = ends.rows(ends.counts())
+        n, operation, rank = ends.rows()
+        task = ends.tasks(n)
         end = operation * p + rank  # ascending
         wanted = np.repeat(other * p, count) + _joined(waits, np.int64)
         at = finder(end)(wanted)

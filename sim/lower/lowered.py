@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -63,20 +64,18 @@ class TaskTable(Mapping[tuple[int, int], int]):
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return ((number, rank) for number, span in self.spans.items() for rank in span.ranks.tolist())
 
-    def rows(self, n: I64) -> tuple[I64, I64, I64]:
-        """Operation, rank and task of each entry, (n,), in their order; `n`: as `counts` has them."""
-        ranks = [one.ranks for one in self.spans.values()]
-        operation = np.repeat(np.array([*self.spans], np.int64), n)
-        return operation, np.concatenate([np.zeros(0, np.int64), *ranks]), self.tasks(n)
-
-    def counts(self) -> I64:
-        """How many ranks each operation has."""
-        return np.fromiter((one.ranks.size for one in self.spans.values()), np.int64, len(self.spans))
+    def rows(self) -> tuple[I64, I64, I64]:
+        """How many ranks each operation has, and operation and rank of each entry, (n,), in their order."""
+        ranks = [ranks for ranks, _, _ in self.spans.values()]
+        n = np.fromiter(map(len, ranks), np.int64, len(ranks))
+        operation = np.repeat(np.fromiter(self.spans, np.int64, n.size), n)
+        return n, operation, np.concatenate([np.zeros(0, np.int64), *ranks])
 
     def tasks(self, n: I64) -> I64:
-        """Tasks alone, where the number of ranks of each operation is known."""
-        first = np.array([one.first for one in self.spans.values()], np.int64)
-        stride = np.array([one.stride for one in self.spans.values()], np.int64)
+        """The task of each entry, where the number of ranks of each operation is known."""
+        first, stride = (np.fromiter(map(itemgetter(of), self.spans.values()), np.int64, n.size) for of in (1, 2))
+        if np.all(stride == 1):
+            return ranges(first, n)
         return np.repeat(first, n) + np.repeat(stride, n) * ranges(np.zeros_like(n), n)
 
     def __len__(self) -> int:

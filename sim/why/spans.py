@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -238,18 +239,16 @@ class Spans:
     def __init__(self, lowered: Lowered, outcome: Outcome) -> None:
         self.lowered, self.outcome, self.operations = lowered, outcome, lowered.job.operations
         self.names = Names(lowered)
-        of_all = _rows_of(lowered, outcome)
-        self._by_rank = of_all.of(np.lexsort((of_all.start_ps, of_all.rank)))  # and by operation, as they come
-        of_all_works = [one.work for one in self.operations]
-        streams = [one.stream if isinstance(one, Compute) else None for one in of_all_works]
-        works = list(zip([one.kind for one in self.operations], map(type, of_all_works), streams, strict=True))
-        self._classes, of_class = classes_of(works), list(dict.fromkeys(works))
-        kinds = [kind for kind, *_ in of_class]
-        self._kinds, self._kind = list(dict.fromkeys(kinds)), classes_of(kinds)[self._classes]
-        self._streams, self._communicates, self._sends = np.array(
-            [(work is Compute and stream == COMPUTE_STREAM, work is not Compute, work is Send)
-             for _, work, stream in of_class], bool,
-        ).reshape(-1, 3).T[:, self._classes]
+        self._by_rank = _rows_of(lowered, outcome)
+        kinds, works = [one.kind for one in self.operations], [one.work for one in self.operations]
+        self._kinds, self._kind = list(dict.fromkeys(kinds)), classes_of(kinds)
+        types = list(map(type, works))
+        each, of_type = list(dict.fromkeys(types)), classes_of(types)
+        is_stream = [isinstance(work, Compute) and work.stream == COMPUTE_STREAM for work in works]
+        self._streams = np.array(is_stream, np.bool_)
+        flags = np.array([(one is not Compute, one is Send) for one in each], np.bool_).reshape(-1, 2)
+        self._communicates, self._sends = flags.T[:, of_type]
+        self._classes = unique_rows(self._kind * len(each) + of_type)[1]
         self._ranks = distinct_of(self._by_rank.rank)
         self._ends = np.append(np.searchsorted(self._by_rank.rank, self._ranks), self._by_rank.rank.size)
 
@@ -339,8 +338,10 @@ class Spans:
         sends, key = sends[(order := np.argsort(key))], key[order]
         numbers = distinct_of(rows.operation[sends])
         works = [self.operations[number].work for number in numbers.tolist()]
-        pairs = np.array([pair for work in works for pair in zip(work.src, work.dst, strict=True)], np.int64)
-        wanted = pairs.reshape(-1, 2).T + n * np.repeat(numbers, np.array([len(work.src) for work in works], np.int64))
+        ends = [[work.src for work in works], [work.dst for work in works]]
+        count = np.fromiter(map(len, ends[0]), np.int64, numbers.size)
+        pairs = np.fromiter(chain.from_iterable(chain(*ends)), np.int64, 2 * int(count.sum()))
+        wanted = pairs.reshape(2, -1) + n * np.repeat(numbers, count)
         src, dst = places = np.minimum(np.searchsorted(key, wanted), max(key.size - 1, 0))
         is_src, is_dst = key[places] == wanted
         start_ps, begun_ps = rows.start_ps.copy(), np.full(sends.size, NEVER_PS)
@@ -444,12 +445,14 @@ class Spans:
 
 
 def _rows_of(lowered: Lowered, outcome: Outcome) -> _Rows:
-    """All spans, operation by operation."""
-    n = lowered.end_task.counts()
-    operation, rank, task = lowered.end_task.rows(n)
-    begin = lowered.begin_task.tasks(n)  # of the same ranks
+    """All spans by NPU and start, and by operation, as they come."""
+    n, operation, rank = lowered.end_task.rows()
+    task, begin = lowered.end_task.tasks(n), lowered.begin_task.tasks(n)  # of the same ranks
     start_ps = np.where(begin == task, outcome.start_ps[begin], outcome.finish_ps[begin])
-    return _Rows(operation, rank, start_ps, outcome.finish_ps[task], task)
+    order = np.argsort(start_ps, kind="stable")
+    short = rank[order].astype(np.int16 if lowered.topology.n_npus < 2**15 else np.int64)  # sorted by digits
+    order = order[np.argsort(short, kind="stable")]
+    return _Rows(operation, rank, start_ps, outcome.finish_ps[task], task).of(order)
 
 
 def run_with_joins(
