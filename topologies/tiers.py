@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.checks import Count, WeftError, checked
+from topologies.core._walk import climb
 from topologies.core.extents import check_memory
 from topologies.core.links import MOST_KEPT_NODES, Links, at_tier_rates, in_tiers
 from topologies.core.paths import Ints, Paths, routed
@@ -102,13 +103,10 @@ class UpDownRouter:
             t.first_up + t.pod_of(dst) * t.ups + up, t.edge_of(dst), dst,
         ])
         height = (src != dst) * (1 + (t.edge_of(src) != t.edge_of(dst)) + (t.pod_of(src) != t.pod_of(dst)))
-        last = np.array([0, 2, 4, 6])[height]
-        order = np.array([[0] * 7, [0, 1, 6, 0, 0, 0, 0], [0, 1, 2, 5, 6, 0, 0], [0, 1, 2, 3, 4, 5, 6]])[height]
-        route = np.repeat(np.arange(src.size), last)
-        ptr = np.concatenate(([0], np.cumsum(last)))
-        hop = np.arange(route.size) - ptr[route]
-        tail, head = nodes[order[route, hop], route], nodes[order[route, hop + 1], route]
-        return Paths(ptr, topology.link_ids(tail, head), pair)
+        ptr = np.concatenate(([0], np.cumsum(2 * height)))
+        links = np.empty(ptr[-1], np.int32)
+        climb(topology.link_ptr, topology.dst, nodes, ptr, links)
+        return Paths(ptr, links, pair)
 
     def followed(self, topology: Topology, nodes: Permutation) -> Permutation:
         """A permutation that moves NPUs alike, and switches so that routes by place go over those of their images.

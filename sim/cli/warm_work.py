@@ -55,9 +55,10 @@ def _turns() -> None:
 
 
 def _fabrics() -> None:
-    """The longest of all routes of a fabric, and one through a fabric of no regular shape."""
+    """The longest of all routes of a fabric, and one through a fabric of no regular shape, and over tiers."""
     diameter_hops(ring := from_spec("ring:4"))
-    ShortestPathRouter().paths(ring, np.array([0]), np.array([1]), "first", 0)
+    ShortestPathRouter().paths(ring, here := np.array([0]), there := np.array([1]), "first", 0)
+    from_spec("leaf-spine:1x2x1").paths(here, there)
 
 
 def _trees() -> None:

@@ -58,6 +58,21 @@ def walk(link_ptr, dst, axes, legs, src, first, end, ptr, links):  # type: ignor
 
 
 @_jit
+def climb(link_ptr, dst, nodes, ptr, links):  # type: ignore[no-untyped-def]  # jitted
+    """Write down the links of routes that go up some tiers and down again.
+
+    `nodes` (2 * tiers + 1, n_routes): of the longest route; shorter ones skip the middle.
+    `ptr`, `links` (n_routes + 1,), (n_hops,): the routes; links are filled in.
+    """
+    for route in range(ptr.size - 1):
+        node, hops = nodes[0, route], ptr[route + 1] - ptr[route]
+        for hop in range(hops):
+            place = hop + 1 if 2 * hop < hops else hop + nodes.shape[0] - hops
+            links[ptr[route] + hop] = _link(link_ptr, dst, node, nodes[place, route])
+            node = nodes[place, route]
+
+
+@_jit
 def spread(ptr, tail, targets, distance, queue):  # type: ignore[no-untyped-def]  # jitted
     """Fill in the links from each node to each target, (n_targets, n_nodes); -1 on entry.
 
