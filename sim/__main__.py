@@ -1,10 +1,12 @@
-"""`python -m sim` is `weft`: from the first moment on, Ctrl-C and a missing package end it in one line."""
+"""`python -m sim` is `weft`: from the first moment on, Ctrl-C, SIGTERM and a missing package end it in one line."""
 
 import atexit
 import gc
 import os
+import signal
 import sys
 import warnings
+from types import FrameType
 
 
 def main() -> int:
@@ -14,13 +16,14 @@ def main() -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts its threads before anything asks for them
     atexit.register(gc.freeze)  # a process that ends looks for nothing to free: a tenth of a small command
     gc.disable()  # until what the command needs is loaded, none of which is garbage: `sim.cli` goes on
+    before = signal.signal(signal.SIGTERM, _terminate)
     try:
         from sim.cli import main as run  # takes a tenth of a second, and must not be interrupted with a traceback
 
         return _ended(run())
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as early:
         print("weft: interrupted, nothing was written", file=sys.stderr)
-        return 130
+        return 128 + (early.args or (signal.SIGINT,))[0]
     except ModuleNotFoundError as missing:
         from topologies.checks import not_installed  # what is imported above may be interrupted
 
@@ -31,6 +34,12 @@ def main() -> int:
         return 2
     finally:
         gc.enable()
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """SIGTERM until a command hears it."""
+    raise KeyboardInterrupt(number)
 
 
 def _ended(code: int) -> int:

@@ -65,21 +65,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(name: str, parsed: argparse.Namespace) -> int:
     """Run a command; what is wrong is said in one line."""
     try:
-        command, output = (_module(one) for one in (name, "output"))  # help needs neither
-        if not gc.isenabled():  # a process that `sim.__main__` began: what is loaded stays, and is not searched again
-            gc.freeze()
-            gc.enable()
-            keep_freed()
-        if not getattr(parsed, "quiet", False):
-            tell_compiling(lambda kernel: print(f"compiling the engine, once: {kernel}", file=sys.stderr, flush=True))
-        while_compiling(partial(ends_at_once, name))
         with ends_in_order():
+            command, output = (_module(one) for one in (name, "output"))  # help needs neither
+            if not gc.isenabled():  # a process that `sim.__main__` began: what is loaded stays, not searched again
+                gc.freeze()
+                gc.enable()
+                keep_freed()
+            if not getattr(parsed, "quiet", False):
+                tell_compiling(_say_compiling)
+            while_compiling(partial(ends_at_once, name))
             output.check_outputs(parsed)
             with speaking(name, getattr(parsed, "quiet", True)), notes_on_stderr():
                 command.run(parsed)
             output.say_where(parsed)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
         return 0
     except WeftError as wrong:
         said = as_typed(" ".join(str(wrong).split()), parsed)
@@ -102,6 +102,10 @@ def _run(name: str, parsed: argparse.Namespace) -> int:
     finally:
         tell_compiling(None)
         while_compiling(None)
+
+
+def _say_compiling(kernel: str) -> None:
+    print(f"compiling the engine, once: {kernel}", file=sys.stderr, flush=True)
 
 
 @staged("imports")

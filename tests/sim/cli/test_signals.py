@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import sim.__main__
 from sim.cli import EXIT_INTERRUPTED, EXIT_TERMINATED, main
 from sim.cli.signals import ends_at_once, ends_in_order
 from sim.study.points import row_of
@@ -101,15 +102,32 @@ def test_another_thread_hears_no_signals() -> None:
     assert found == [signal.getsignal(signal.SIGTERM)]
 
 
-def test_ctrl_c_while_the_commands_are_imported(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(name: str) -> None:
-        raise KeyboardInterrupt
+ENDS = pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, EXIT_TERMINATED), (signal.SIGINT, EXIT_INTERRUPTED)]
+)
 
-    monkeypatch.setattr("sim.cli.importlib.import_module", interrupted)
-    assert main(["compare"]) == EXIT_INTERRUPTED
+
+@ENDS
+@pytest.mark.usefixtures("ctrl_c")
+def test_while_a_command_is_imported(
+    number: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sim.cli.importlib.import_module", lambda name: signal.raise_signal(number))
+    assert main(["compare"]) == code
     assert capsys.readouterr().err == "weft compare: interrupted, nothing was written\n"
+
+
+@ENDS
+@pytest.mark.usefixtures("ctrl_c")
+def test_before_a_command_is_known(
+    number: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While `sim.cli` is imported."""
+    monkeypatch.setattr("sim.cli.main", lambda: signal.raise_signal(number))
+    before = signal.getsignal(signal.SIGTERM)
+    assert sim.__main__.main() == code
+    assert capsys.readouterr().err == "weft: interrupted, nothing was written\n"
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def blocked() -> set[int]:
@@ -163,7 +181,7 @@ def test_a_sweep_with_workers_ends_in_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.table
 @pytest.mark.compiled
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, EXIT_TERMINATED), (signal.SIGINT, EXIT_INTERRUPTED)])
+@ENDS
 # In the passes written in Python, and in those of the compiler.
 @pytest.mark.parametrize("wait_s", [pytest.param(0.0, marks=pytest.mark.full), 1.5])
 def test_while_a_kernel_is_compiled(number: int, code: int, wait_s: float, tmp_path: Path) -> None:
