@@ -23,7 +23,7 @@ def main() -> int:
         return _ended(run())
     except KeyboardInterrupt as early:
         print("weft: interrupted, nothing was written", file=sys.stderr)
-        return 128 + (early.args or (signal.SIGINT,))[0]
+        return 128 + int((early.args or (signal.SIGINT,))[0])
     except ModuleNotFoundError as missing:
         from topologies.checks import not_installed  # what is imported above may be interrupted
 

@@ -23,8 +23,9 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
     special = is_special(path)
     if not special:
         path = path.resolve()
-    temporary = _new_for(Path(tempfile.gettempdir()) / path.name if special else path)
+    temporary = None
     try:
+        temporary = _new_for(Path(tempfile.gettempdir()) / path.name if special else path)
         write(temporary)
         if special:
             handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)  # or a pipe would wait for its reader for ever
@@ -39,7 +40,8 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
             raise
         raise OSError(fault.errno, fault.strerror, str(path)) from fault
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
 
 
 def write_bytes_whole(path: str | Path, data: bytes) -> None:

@@ -1,5 +1,6 @@
 """Topology families by the name a spec begins with: the one place to register a new family."""
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -289,6 +290,8 @@ def from_spec(
     family = TOPOLOGIES.get(name)
     if board := _HAMMING_MESH.match(name):
         family = family or replace(TOPOLOGIES["hx2mesh"], build=partial(_of_boards, board[1]), example=f"{name}:4x4")
+    if family is None and os.path.isdir(spec):
+        raise WeftError(f"topology {spec!r} is a folder: name a file {', '.join(SUFFIXES)}, or a fabric as torus:8x8")
     if family is None:
         raise WeftError(f"topology {spec!r} is unknown: choose one of {_accepted()}{nearest(name, TOPOLOGIES)}")
     if not argument:

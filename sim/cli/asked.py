@@ -38,7 +38,7 @@ def spec_of(arguments: argparse.Namespace) -> Spec:
     written over one that is read, or what is missing.
     """
     changes: Mapping[str, Any] = {}
-    if path := arguments.spec:
+    if (path := arguments.spec) is not None:
         sections, where = sections_of(Path(path), "spec file", arguments.command), f"spec file {path}"
         changes = changes_in(sections, where)
         check_used(sections, arguments.command, where)

@@ -62,7 +62,7 @@ def _boolean(text: str) -> bool:
 
 
 KINDS: dict[str, Kind] = {
-    "text": Kind(lambda value: isinstance(value, str), "give text, with a unit where it is a quantity"),
+    "text": Kind(_is_name, "give text, with a unit where it is a quantity"),
     "integer": Kind(_is_integer, "give an integer", int),
     "chunks": Kind(lambda value: value == AUTO or _is_integer(value), f"give an integer, or {AUTO}",
                    lambda text: text if text == AUTO else int(text)),

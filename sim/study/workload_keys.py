@@ -12,8 +12,6 @@ from topologies.checks import WeftError
 
 def named(work: WorkloadKeys) -> str | None:
     """The model or file; WeftError: two."""
-    if "" in (work.name, work.job):
-        raise WeftError("--workload is empty: give a model or a file")
     if work.name and work.job:
         raise WeftError("--workload and --job are two jobs: give one of them")
     return work.job or work.name

@@ -50,6 +50,13 @@ def test_pipes_without_a_name_are_written_to() -> None:
     os.close(writer)
 
 
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="not on this system")
+def test_a_folder_that_takes_no_files() -> None:
+    """What was asked for is named, not the temporary file."""
+    with pytest.raises(OSError, match=r"'/proc/a\.csv'"):
+        write_text_whole("/proc/a.csv", "text")
+
+
 def test_a_device_stays() -> None:
     write_text_whole(os.devnull, "text")
     assert Path(os.devnull).is_char_device()

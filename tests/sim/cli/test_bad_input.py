@@ -21,6 +21,7 @@ from topologies import Topology
 CASES: dict[str, tuple[list[str], str]] = {
     "unknown algorithm": (["--algorithm", "swingg"], "algorithm 'swingg' is unknown: choose one of swing"),
     "unknown topology": (["--topology", "donut:8x8"], "topology 'donut:8x8' is unknown: choose one of torus:8x8"),
+    "a folder": (["--topology", "/"], "topology '/' is a folder: name a file .graphml"),
     "capitals": (["--topology", "Torus:8x8"], "(did you mean torus?)"),
     "unknown collective": (["--collective", "all-to-none"], "collective 'all-to-none' is unknown"),
     "unknown preset": (["--preset", "swing"], "preset 'swing' is unknown: choose one of swing-paper"),
@@ -105,6 +106,17 @@ def test_one_line_and_no_file(
     assert said.startswith(f"weft {command}: ")
     assert message in said
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["compare", "--topology", "ring:4", "--collective", ""], ["report", ""],
+                                   ["compare", "--topology", "ring:4", "--spec", ""]])
+def test_nothing_that_is_empty_counts_as_not_given(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.json").write_text('{"rows": [{"time_s": 1}]}', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == EXIT_BAD_INPUT
+    assert capsys.readouterr().err.count("\n") == 1 and [one.name for one in tmp_path.iterdir()] == ["a.json"]
 
 
 @pytest.mark.parametrize(

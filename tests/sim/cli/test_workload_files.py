@@ -175,7 +175,7 @@ def test_a_folder_of_traces_is_told_its_prefix(tmp_path: Path, capsys: pytest.Ca
         (["--workload", "b"], "--workload and --job are two jobs"),
         (["--efficiency", "0.5"], "--efficiency is of a roofline, which needs --peak"),
         (["--groups", "1=-5"], "'1=-5' is not a group"),
-        (["--job", ""], "--workload is empty: give a model or a file"),
+        (["--job", ""], "--job is '': give text"),
     ],
 )
 def test_a_flag_without_a_use_is_an_error(
