@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from sim.analytic.traffic import F64
 from sim.measured.fit import Interval
 from topologies.grouped import grouped
 from topologies.text.brief import Tabular, one_line
+from topologies.units import format_size
 
 Point = tuple[int, float]
 """Size in bytes, and seconds."""
@@ -24,6 +25,7 @@ FALLS = 0.75
 OUTLIER = 1.5
 COLLAPSE = 0.5
 PICKED = 5
+DELAYED, LARGE = 2.0, 2**20
 LEAST_SEGMENT = 3
 UNSTEADY, LEAST_UNSTEADY, HOPELESS = 1 / 3, 3, 1 / 2
 """Share of the sizes, and number, that contradict others from which a table is not good: public tables of healthy
@@ -128,6 +130,16 @@ def collapse(points: Sequence[Point]) -> int:
         if max(rates[at + 1:]) < COLLAPSE * rates[at]:
             return size
     return 0
+
+
+def slow_at_first(rows: Sequence[Mapping[str, Any]], than: str = "the expected time") -> str:
+    """The small sizes that are slow, for people, where there are several, or no others of them."""
+    small = [row for row in rows if row["size_bytes"] < LARGE]
+    slow = list(takewhile(lambda row: row["ratio"] < 1 / DELAYED, small))
+    if len(slow) < min(2, max(1, len(small))):
+        return ""
+    sizes = " to ".join(dict.fromkeys(format_size(row["size_bytes"]) for row in (slow[0], slow[-1])))
+    return f"small messages are slow: {sizes}, {1 / statistics.median(row['ratio'] for row in slow):.1f} times {than}"
 
 
 def breaks(points: Sequence[Point]) -> tuple[int, ...]:

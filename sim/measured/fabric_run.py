@@ -262,12 +262,16 @@ class FabricRun:
         found = [_fitted(one, self) for one in self.curves]
         return sorted(found, key=lambda one: (not one.possible, one.score(len(self.points))))
 
+    @property
+    def _ran(self) -> Curve:
+        """The candidate that is the most likely."""
+        return next(one for one in self.curves if one.name == self.fits[0].algorithm)
+
     @cached_property
     def moves(self) -> F64:
         """Share of the time that bytes take, at each size: what is left out on links a thousand times as fast."""
         first = self.fits[0]
-        curve = next(one for one in self.curves if one.name == first.algorithm)
-        still = curve.times_s(first.latency_s.value, *(1000.0,) * len(self.classes))
+        still = self._ran.times_s(first.latency_s.value, *(1000.0,) * len(self.classes))
         found: F64 = 1 - still / first.times_s
         return found
 
@@ -306,8 +310,16 @@ class FabricRun:
             share_of_bound=None if bound is None else float(bound[top] / measured[top]),
             bound_reduces=self.reducing_switches, rates=rates, switches=(),
             breaks=diagnosis.breaks(self.points), outliers=off, contradictions=against, repeats=self.repeats,
-            condition="", but="", notes=tuple(notes), expected=tuple(self._rows(first, bound)),
+            condition="", but=self._slow_at_first() if verdict == "too-small" else "", notes=tuple(notes),
+            expected=tuple(self._rows(first, bound)),
         )
+
+    def _slow_at_first(self) -> str:
+        """The small sizes that are slow beside the network alone: what hosts should add is not known."""
+        alone = self._ran.times_s(0.0, *(1.0,) * len(self.classes))
+        rows = [{"size_bytes": size, "ratio": float(alone_s / time)}
+                for (size, time), alone_s in zip(self.points, alone, strict=True)]
+        return diagnosis.slow_at_first(rows, "the time of the network alone")
 
     def _rows(self, first: Fit, bound: F64 | None) -> list[dict[str, object]]:
         factor = collective(self.kind).bus_factor(self.topology.n_npus)

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +36,7 @@ from sim.measured.causes import (
     ll128_off,
     times_of,
 )
-from sim.measured.diagnosis import Rate, best, repeats
+from sim.measured.diagnosis import DELAYED, LARGE, Rate, best, repeats
 from sim.measured.fit import Fitted, Prior, fit
 from topologies.checks import WeftError, checked
 from topologies.text.brief import one_line
@@ -48,7 +48,6 @@ NOISE = 0.1
 SAME = 6
 """Independent points that the small, and the large, messages of a table count for."""
 
-LARGE = 2**20
 LARGEST_OF_TABLES = 2**30
 """A size from which nobody measures much larger ones: if latency is nothing there, links are full."""
 
@@ -87,7 +86,6 @@ FLAT = 1.05
 """Factor of bandwidth by a doubling of the size, below which the curve has leveled out."""
 
 LEAST_OF_HOLE = 3
-DELAYED = 2.0
 WORTH_A_NOTE = 1.0
 BEAT_GOOD = ("nvls-off", "sharp-off")
 """Causes that leave more than `GOOD` of some machines' rate, and are sharp enough to be believed there."""
@@ -215,7 +213,7 @@ class LibraryRun:
             switches=tuple(size for size, (one, other) in zip(sizes, pairwise(choices), strict=False) if one != other),
             breaks=diagnosis.breaks(self.steady), outliers=self.outliers, contradictions=self.contradictions,
             repeats=self.repeats, condition="" if finding.verdict == "corrupt" else self.assumed,
-            but=self._slow_at_first() if finding.verdict in diagnosis.FINE else "",
+            but=diagnosis.slow_at_first(self.rows) if finding.verdict in diagnosis.FINE else "",
             notes=tuple(self._notes(rates, finding)), expected=tuple(self.rows),
         )
 
@@ -304,16 +302,6 @@ class LibraryRun:
         if not is_cheap(topology):
             return None
         return float(cut_bound(topology, setting.collective, reducing_switches=reduces).s_per_byte)
-
-    def _slow_at_first(self) -> str:
-        """The small sizes that are slow, for people, where there are several, or no others of them."""
-        small = [row for row in self.rows if row["size_bytes"] < LARGE]
-        slow = list(takewhile(lambda row: row["ratio"] < 1 / DELAYED, small))
-        if len(slow) < min(2, max(1, len(small))):
-            return ""
-        sizes = " to ".join(dict.fromkeys(format_size(row["size_bytes"]) for row in (slow[0], slow[-1])))
-        late = 1 / statistics.median(row["ratio"] for row in slow)
-        return f"small messages are slow: {sizes}, {late:.1f} times the expected time"
 
     def _notes(self, rates: Sequence[Rate], finding: Finding) -> list[str]:
         found = []

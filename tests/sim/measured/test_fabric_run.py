@@ -132,7 +132,12 @@ def test_sizes_that_say_nothing_of_the_bandwidth(pair: tuple[Topology, list[Curv
     run = run_of(topology, found, list(zip(sizes, times.tolist(), strict=True)))
     assert run.fits[0].determined == (True, False)
     assert run.fits[0].latency_s.low <= 50e-6 <= run.fits[0].latency_s.high
-    assert (run.diagnosis().verdict, run.diagnosis().cause) == ("too-small", "healthy")
+    said = run.diagnosis()
+    assert (said.verdict, said.cause) == ("too-small", "healthy")
+    late = 1 / np.median(found[0].times_s(0.0, 1.0) / times)
+    assert said.but == f"small messages are slow: 32 B to 256 B, {late:.1f} times the time of the network alone"
+    alone = run_of(topology, found, list(zip(sizes, found[0].times_s(0.0, 1.0).tolist(), strict=True))).diagnosis()
+    assert (alone.verdict, alone.but) == ("too-small", "")
 
 
 @pytest.mark.parametrize(
