@@ -126,7 +126,7 @@ def _switched(
     duplex, per_port, paid, single = flags
     optics = Optics(ports, duplex, delay_ps, per_port, paid, single, given.get("circuits", ""), policy, rate, **more)
     base = replace(base, optics=optics)
-    return replace(_built(optics.circuits or (optics.only or (RINGS,))[0], base, links), name=name)
+    return replace(_built(first_circuits(optics), base, links), name=name)
 
 
 def _read(
@@ -233,11 +233,16 @@ def parse_pod(argument: str, **links: Unpack[EqualLinks]) -> Topology:
 
 
 @lru_cache(maxsize=8)
+def first_circuits(optics: Optics) -> str:
+    """The name of the circuits that are up at first."""
+    return optics.circuits or (optics.only or (RINGS,))[0]
+
+
 def layouts(fabric: Topology) -> dict[str, Topology]:
     """The static circuits that suit the ports of a fabric, by name; only those that it names, if it names some."""
     optics, n = _of(fabric)
     if optics.circuits or n == 1:
-        return {optics.circuits or RINGS: fabric}
+        return {first_circuits(optics): fabric}
     names = [*optics.only] or [RINGS]
     if n - 1 <= optics.ports and not optics.only:
         names.append(FULL)

@@ -34,7 +34,7 @@ from sim.result import Result, rated
 from sim.study.choice import BestForm, best_form
 from sim.study.key import beside_fabric, is_wefts_own, point_spec
 from sim.study.keys import TopologyKeys
-from sim.study.points import Row, Task, ready_point, row_of, topology_of
+from sim.study.points import Row, Task, ready_point, row_of, told_forms, topology_of
 from sim.study.spec import LINK_KEYS
 from sim.study.workload_keys import works
 from topologies import Topology
@@ -173,7 +173,8 @@ class Family:
         if best.name not in self.rows:
             whole = BestForm(best.name, form.result(on(), outcome), best.others)
             self.rows[best.name] = row_of(self.task, whole)
-        rated_row = form.rated(rates_Bps, on, outcome) | {"other_forms": best.others, "wall_s": perf_counter() - began}
+        rated_row = form.rated(rates_Bps, on, outcome) | {"wall_s": perf_counter() - began}
+        rated_row["other_forms"] = told_forms(best.others, self.fabric)
         return self.rows[best.name] | rated_row
 
 

@@ -50,6 +50,7 @@ from topologies.core.components import components
 from topologies.core.extents import MAX_LINKS, links_at_most
 from topologies.core.product import DimensionOrderRouter
 from topologies.lazy import later
+from topologies.optics import first_circuits
 from topologies.registry import OWN_FAMILIES
 from topologies.text.brief import one_line
 from topologies.text.input_text import stamp_of
@@ -103,14 +104,20 @@ def row_of(task: Task, best: BestForm[Result]) -> Row:
     why = best.result.why() if task.why else None
     account = {} if why is None else {"makespan_ps": why.makespan_ps, "parts_ps": why.parts}
     notes = [*best.result.notes(), *_gains(best.result, task.max_events)]
-    options = TUNED if best.result.job.topology.optics else TUNED[:-1]
-    tuned = {option: task.spec.options_of(task.algorithm).get(option) for option in options} | _split(best.name)[1]
+    topology = topology_of(task.spec)
+    label = _with_circuits(best.name, topology)
+    tuned = {option: task.spec.options_of(task.algorithm).get(option) for option in TUNED[:-1]} | _split(label)[1]
     ends = NO_RANGE if task.spread is None else range_of(task, best.result)
     chosen = {"chunks_chosen": best.result.model.chunks if task.spec.chooses else None}
-    fabric = {"topology": topology_of(task.spec).name}  # whatever circuits are up, which have a column of their own
+    fabric = {"topology": topology.name}  # whatever circuits are up, which have a column of their own
     return best.result.row() | fabric | ends | chosen | tuned | {
-        "why": account, "other_forms": best.others, "notes": notes
+        "why": account, "other_forms": told_forms(best.others, topology), "notes": notes
     }
+
+
+def told_forms(others: Mapping[str, str], topology: Topology) -> dict[str, str]:
+    """The outcome of forms, by labels that are told."""
+    return {_with_circuits(label, topology).removeprefix(", "): said for label, said in others.items()}
 
 
 def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Schedule, Model]:
@@ -123,7 +130,7 @@ def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Sc
     tuned = {option: row[option] for option in TUNED if row.get(option) is not None}
     circuits = tuned.pop("circuits", None)
     form = row.get("form") if row.get("form") in spec.forms_of(name) else None
-    still = None if circuits == PLANNED else circuits
+    still = None if topology.optics and circuits in (PLANNED, first_circuits(topology.optics)) else circuits
     schedule = on_circuits(still, topology, lambda on: spec.build_schedule(name, on, row["size_bytes"], form, **tuned))
     cut = {key: row[key] for key in ("chunk_bytes", "chunks", "discipline") if key in row}
     model = replace(spec.build_model(), **cut)
@@ -535,6 +542,12 @@ def numbers_of_trees(spec: Spec, topology: Topology, name: str) -> list[int]:
     cables = int(np.bincount(topology.src, minlength=topology.n_nodes)[: topology.n_npus].min())
     most = min(cables, most_trees(topology, routers)) if topology.n_nodes <= MOST_STRIPED and cables > 1 else 1
     return sorted({2, most}) if most > 1 else []
+
+
+def _with_circuits(label: str, topology: Topology) -> str:
+    """A label that names its circuits, where a fabric has any."""
+    optics = topology.optics
+    return label if optics is None or "circuits=" in label else f"{label}, circuits={first_circuits(optics)}"
 
 
 def _split(label: str) -> tuple[str, dict[str, int | str]]:

@@ -293,3 +293,5 @@ def test_a_row_names_the_fabric_whatever_circuits_are_up() -> None:
     rows = [row_of("ocs:5x2", "all-reduce", name, 77_777) for name in ("ring", "swing", "direct")]
     assert {row["topology"] for row in rows} == {"ocs:5x2"}
     assert len({row["circuits"] for row in rows}) > 1
+    assert all(row["circuits"] and all("circuits=" in label for label in row["other_forms"]) for row in rows)
+    assert not any(label.startswith(",") for row in rows for label in row["other_forms"])

@@ -21,6 +21,7 @@ from sim.study.tables import (
     legend,
     links_csv,
     nccl_table,
+    tied_with,
     to_csv,
 )
 from topologies import from_spec
@@ -125,6 +126,17 @@ def test_equal_times_are_both_marked() -> None:
     table = comparison_table([row("a", 4, 1e-6), row("b", 4, 1e-6)])
     assert table.count("*") == 2
     assert table.endswith("tied")
+
+
+def test_ranges_that_overlap_are_marked_and_explained() -> None:
+    ranges = {"a": (1e-6, 2e-6), "b": (1.9e-6, 3e-6), "c": (2.1e-6, 4e-6)}
+    rows = [row(name, 4, time_s) | {"spread_low_s": low_s, "spread_high_s": high_s}
+            for time_s, (name, (low_s, high_s)) in zip((1.5e-6, 2e-6, 3e-6), ranges.items(), strict=True)]
+    assert tied_with(rows) == ("b",)
+    assert comparison_table(rows).splitlines()[1].split() == [
+        "4", "B", "1.5", "us", "-33%", "+33%", "*", "2", "us", "-5%", "+50%", "=", "3", "us", "-30%", "+33%", "tied"]
+    assert legend(rows) == ["* fastest at this size; = its range overlaps that of the fastest"]
+    assert legend([rows[0], rows[2]]) == ["* fastest at this size"]
 
 
 def test_one_algorithm_has_no_winner() -> None:
