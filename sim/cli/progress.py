@@ -110,13 +110,16 @@ class _Plain(Steps):
 class _Loops:
     """Reports of long loops as progress inside a step."""
 
-    def __init__(self, steps: Steps) -> None:
-        self.steps, self.unit, self.last, self.total = steps, "", 0, 0
+    def __init__(self, steps: Steps, of_runs: bool = False) -> None:
+        self.steps, self.of_runs = steps, of_runs
+        self.unit, self.last, self.total = "", 0, 0
         self.begun: dict[str, tuple[int, float, int]] = {}
         """By unit: how many were done when it was first heard, when that was, and how many are: loops are nested."""
 
     def __call__(self, unit: str, done: int, total: int) -> None:
         is_run = unit in OF_ENGINES
+        if self.of_runs and self.unit and (is_run or unit == OF_LOWERING):
+            return  # one run of many tells nothing of the loop around them
         if is_run and done == 0:  # another run begins
             self.begun.pop(unit, None)
             return
@@ -144,9 +147,10 @@ def progress(title: str, total: int, quiet: bool | None = False, *, of_runs: boo
 
     `quiet`: True: nothing; False: a bar on a terminal, lines elsewhere; None: a bar on a terminal; elsewhere
     a line before what takes long.
-    `of_runs`: whether its loops run the engine many times: where it was interrupted is then said by the loop.
+    `of_runs`: whether its loops run the engine many times: how far it is, and where it was interrupted, is then said by
+    the loop.
     """
-    with _shown(title, total, quiet) as steps, hearing(loops := _Loops(steps)), _heard_beats(steps):
+    with _shown(title, total, quiet) as steps, hearing(loops := _Loops(steps, of_runs)), _heard_beats(steps):
         try:
             yield steps
         except KeyboardInterrupt:

@@ -155,13 +155,14 @@ class _Chain:
         for strategy in product(choices, repeat=len(self.model.operators)):
             self.time_ps(strategy, self.made_for(strategy), self.best_ps)
 
-    def draft(self, moves: int, fabric: Fabric, choices: Sequence[Placement]) -> Fabric:
+    def draft(self, turn: range, fabric: Fabric, choices: Sequence[Placement]) -> Fabric:
         """Moves from the best strategy on by their loads (simulated annealing); what comes out is run."""
         assert self.best is not None  # of the start
         best = current = self.best[1]
         best_ps = current_ps = self.load.least_ps(current, fabric.rate_Bps)
+        moves = DRAFTS * len(turn)
         for move in range(moves):
-            count("moves by their loads", move, moves)
+            count("moves by their loads", DRAFTS * turn.start + move, DRAFTS * self.settings.budget)
             proposed = self.move(current, choices)
             time_ps = self.load.least_ps(proposed, fabric.rate_Bps)
             lost = (time_ps - current_ps) / best_ps
@@ -227,7 +228,7 @@ def search(model: OperatorModel, fabric_for: FabricFor, settings: Settings = Set
         for turn in range(settings.outer):
             moves = range(*(settings.budget * at // settings.outer for at in (turn, turn + 1)))
             if chain.best_ps > NOTHING_LEFT * chain.least_ps:
-                fabric = chain.draft(DRAFTS * len(moves), fabric, weighed)
+                fabric = chain.draft(moves, fabric, weighed)
                 fabric = chain.walk(moves, fabric, weighed)
     assert chain.best is not None  # of the start
     _, best, best_fabric = chain.best

@@ -469,23 +469,23 @@ def test_every_run_of_the_engine_tells_that_it_begins(monkeypatch: pytest.Monkey
     assert services[0] == 0 and services.count(0) == 2 and len(services) >= 4
 
 
-def test_runs_that_nobody_asked_tell_their_services(
+def test_of_many_runs_the_loop_around_them_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of each run anew, and the loop around them is what an interruption names."""
+    """While it lasts, and where it is interrupted; before it a run tells its services, of each anew."""
     seconds = iter(range(0, 10_000, 10))
     monkeypatch.setattr("sim.cli.progress.monotonic", lambda: next(seconds))
     def interrupted() -> None:
         with progress("work", 1, of_runs=True):
-            count("moves", 1, 9)
-            for done in (1_000_000, 2_000_000, 1_000_000):
-                count("services", done, 4_000_000)
+            for unit, moves in (("services", 0), ("moves", 1), ("services", 0), ("moves", 2)):
+                for done in (1_000_000, 2_000_000, 1_000_000) if unit == "services" else (moves,):
+                    count(unit, done, 4_000_000 if unit == "services" else 9)
             raise KeyboardInterrupt
 
-    with pytest.raises(WeftError, match="interrupted, with 1 of 9 moves"):
+    with pytest.raises(WeftError, match="interrupted, with 2 of 9 moves"):
         interrupted()
     said = [line.partition("then ")[2] for line in capsys.readouterr().err.splitlines()]
-    assert said == ["1 of 9 moves", "50% at 0.1 M services/s, 20 s left"]
+    assert said == ["50% at 0.1 M services/s, 20 s left", "1 of 9 moves", "2 of 9 moves, 210 s left at this rate"]
 
 
 def test_a_pool_tells_how_far_its_run_is(
