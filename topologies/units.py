@@ -1,9 +1,9 @@
 """Quantities with units: text in, exact integers or SI floats out, and back to text.
 
 Sizes print base 2 (1 MiB), rates and times base 10 (50 GB/s, 7.14 us), as nccl-tests does.
-`GB` is 10^9 and `GiB` is 2^30; a bit is written `b`, a byte `B`. A bare number where a unit is needed
-is rejected, because 400 could be Gb/s or GB/s. Numbers that a program computes get their unit from `bytes_per_s` or
-`seconds`.
+`GB` is 10^9 and `GiB` is 2^30; a bit is written `b`, a byte `B`. A bare size is in bytes, and its suffix base 2 (8K,
+1.5M). A bare rate is rejected, because 400 could be Gb/s or GB/s. Numbers that a program computes get their unit from
+`bytes_per_s` or `seconds`.
 """
 
 import re
@@ -43,8 +43,7 @@ _SECONDS = {
 _NUMBER = r"(?P<number>-?[0-9]{1,400}(?:\.[0-9]{0,400})?(?:[eE][+-]?[0-9]{1,3})?|-?\.[0-9]{1,400})"
 _RATE = re.compile(rf"^{_NUMBER}\s*(?P<prefix>[KMGTP]i|[kKMGTP]|)(?P<unit>[bB])(?:/s|ps)$")
 _FLOPS = re.compile(rf"^{_NUMBER}\s*(?P<prefix>[kKMGTP]|)FLOP(?:S|/s)$")
-_SIZE = re.compile(rf"^{_NUMBER}\s*(?P<prefix>[KMGTP]i|[kKMGTP]|)B$")
-_SWEEP = re.compile(rf"^{_NUMBER}(?P<prefix>[kKMGT]?)$")
+_SIZE = re.compile(rf"^{_NUMBER}\s*(?:(?P<prefix>[KMGTP]i|[kKMGTP]|)(?P<unit>B)|(?P<power>[kKMGT]?))$")
 _TIME = re.compile(rf"^{_NUMBER}\s*(?P<unit>s|ms|us|ns|ps)$")
 
 
@@ -141,15 +140,16 @@ def parse_flops(value: str, what: str = "peak") -> float:
 
 
 def parse_size(value: object, what: str = "size", least: int = 0) -> int:
-    """Size in bytes: "8KiB", "2MB", or an integer.
+    """Size in bytes: "8KiB", "2MB", an integer, or as -b of nccl-tests: "32", "8K", "1.5M" (base 2).
 
-    WeftError: text without a unit, a fraction of a byte, a negative size, or one below `least`.
+    WeftError: another unit, a fraction of a byte, a negative size, or one below `least`.
     """
     if isinstance(value, str):
         match = _SIZE.match(value.strip())
         if match is None:
-            raise WeftError(f"{what} {told(value)} is not a size: write a number with B, such as 8KiB, 2MB or 512B")
-        size = Fraction(match["number"]) * _PREFIX[match["prefix"]]
+            raise WeftError(f"{what} {told(value)} is not a size: write bytes, such as 512, 8K, 1.5M, 8KiB or 2MB")
+        factor = _PREFIX[match["prefix"]] if match["unit"] else 1024 ** " KMGT".index(match["power"].upper() or " ")
+        size = Fraction(match["number"]) * factor
     else:
         size = Fraction(integer(value, what, least))
     if size.denominator != 1:
@@ -159,22 +159,6 @@ def parse_size(value: object, what: str = "size", least: int = 0) -> int:
     if size < least:
         raise WeftError(f"{what} {told(value)} is less than {least}B")
     return int(size)
-
-
-def parse_sweep_size(value: Quantity, what: str = "size") -> int:
-    """Size in the notation of nccl-tests' -b and -e: "32", "8K", "1.5M", "512M" (suffixes base 2), or with a B."""
-    if isinstance(value, str):
-        match = _SWEEP.match(value.strip())
-        if match is not None:
-            power = " KMGT".index(match["prefix"].upper() or " ")
-            size = Fraction(match["number"]) * 1024**power
-            if size < 0:
-                raise WeftError(f"{what} {told(value)} is negative")
-            if size.denominator == 1:
-                return int(size)
-        if _SIZE.match(value.strip()) is None:
-            raise WeftError(f"{what} {told(value)} is not a size: write whole bytes, such as 32, 8K, 1.5M or 2MB")
-    return parse_size(value, what)
 
 
 def parse_time(value: object, what: str = "time") -> int:

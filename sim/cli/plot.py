@@ -10,13 +10,13 @@ from sim.cli.output import write_figure, write_json
 from sim.report.results import read_result
 from sim.study.spec import Spec
 from topologies.checks import WeftError, nearest
-from topologies.units import parse_sweep_size
+from topologies.units import parse_size
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Read, choose, draw."""
     asked = spec_of(arguments)
-    size = None if asked.plot.size is None else parse_sweep_size(asked.plot.size, "--size")
+    size = None if asked.plot.size is None else parse_size(asked.plot.size, "--size")
     rows, specs = read([Path(name) for name in asked.plot.files or ()])
     if asked.plot.algorithms:
         rows = chosen(rows, asked.plot.algorithms)

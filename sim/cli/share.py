@@ -37,7 +37,7 @@ from topologies.checks import LONGEST_TOLD, WeftError, told
 from topologies.core.routing import ShortestPathRouter
 from topologies.grouped import in_ranges
 from topologies.machines.profile import Machine
-from topologies.units import PS_PER_S, counted, format_size, format_time, parse_sweep_size, parse_time
+from topologies.units import PS_PER_S, counted, format_size, format_time, parse_size, parse_time
 from workloads.group_collectives import among
 from workloads.job import Job, on_npus
 
@@ -327,7 +327,7 @@ def _collective(
             options[key] = parse_value(value) if isinstance(value, str) else value
     if not isinstance(table["size"], str) or len(table["size"]) > LONGEST_TOLD:
         raise WeftError(f"size {told(table['size'])} is not a text such as 64MiB")
-    size = parse_sweep_size(table["size"], "size")
+    size = parse_size(table["size"], "size")
     if npus is None or len(npus) == topology.n_npus or "group" in taken:
         schedule = build(named, kind, topology, size, table.get("form"), **options)
     else:

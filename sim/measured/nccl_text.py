@@ -22,7 +22,7 @@ from sim.study.tables import nccl_fields
 from sim.version import weft_version
 from topologies.checks import WeftError
 from topologies.grouped import grouped
-from topologies.units import parse_sweep_size
+from topologies.units import parse_size
 
 NCCL_TESTS = {
     "all_reduce": "all-reduce", "reduce_scatter": "reduce-scatter", "all_gather": "all-gather",
@@ -268,7 +268,7 @@ def _repeated(columns: Sequence[str]) -> int:
 
 
 def _row(found: _Text, words: Sequence[str], line: int) -> Row:
-    columns, size = found.columns, round(parse_sweep_size(words[0]) * found.scales[0])
+    columns, size = found.columns, round(parse_size(words[0]) * found.scales[0])
     if len(words) < len(columns):  # in place alone
         once = list(dict.fromkeys(columns))
         of_once = [found.scales[columns.index(name)] for name in once]

@@ -22,7 +22,7 @@ from sim.study.plans import ALGORITHM, label_of, no_model, plan_on
 from sim.study.spec import DEFAULT_SIZE, Spec
 from sim.study.workload_keys import said
 from topologies.checks import WeftError, number
-from topologies.units import parse_bandwidth, parse_size, parse_sweep_size
+from topologies.units import parse_bandwidth, parse_size
 from workloads.compute import TERA, Accelerator
 from workloads.formats.libra_files import read_prices
 from workloads.models import MODELS
@@ -105,7 +105,7 @@ def _make_study(spec: Spec, name: str, how: How) -> Study:
     begin = spec.sweep.begin
     return Study(
         network=network, plan=plan, placed=placed, collective=kind,
-        size_bytes=parse_sweep_size(DEFAULT_SIZE if begin is None else begin), feasible=feasible, cost=cost,
+        size_bytes=parse_size(DEFAULT_SIZE if begin is None else begin), feasible=feasible, cost=cost,
         goal=asked.objective, evaluator=asked.evaluator, loop=loop, checkpointed=asked.checkpointed,
         knobs=knobs.choices(network.topology.shape, placed, kind),
         lane_GBps=None if asked.lane is None else parse_bandwidth(asked.lane, "--lane") / 1e9,

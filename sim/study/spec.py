@@ -44,7 +44,7 @@ from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.text.input_text import read_input, stamp_of
 from topologies.text.plain_data import parse_json, parse_toml
-from topologies.units import Quantity, format_size, parse_bandwidth, parse_sweep_size, parse_time
+from topologies.units import Quantity, format_size, parse_bandwidth, parse_size, parse_time
 
 if TYPE_CHECKING:
     from topologies.machines.profile import Machine
@@ -506,7 +506,7 @@ def sweep_sizes(keys: SweepKeys) -> tuple[int, ...]:
 
 
 def _swept(value: Quantity, flag: str) -> int:
-    size = parse_sweep_size(value, flag)
+    size = parse_size(value, flag)
     if size > MOST_BYTES:
         raise WeftError(f"{flag} {told(value)} is out of range: at most 1 EiB (2^60 B)")
     return size

@@ -59,7 +59,7 @@ CASES: dict[str, tuple[list[str], str]] = {
     "algorithm of another collective": (["--algorithm", "tree"], "tree does not implement all-reduce"),
     "missing unit of a rate": (["--link-bandwidth", "400"], "'400' is not a rate: write a number with b/s or B/s"),
     "missing unit of a time": (["--link-latency", "100"], "'100' is not a time"),
-    "missing unit of a chunk": (["--chunk", "8"], "chunk '8' is not a size"),
+    "no unit of a chunk": (["--chunk", "8X"], "chunk '8X' is not a size"),
     "zero bandwidth": (["--link-bandwidth", "0Gb/s"], "'0Gb/s' must be above zero"),
     "negative bandwidth": (["--link-bandwidth=-4Gb/s"], "'-4Gb/s' must be above zero"),
     "a bandwidth too many": (["--link-bandwidth", "1Gb/s,2Gb/s,3Gb/s"], "has 3 values; give one for all"),

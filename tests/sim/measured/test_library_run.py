@@ -23,7 +23,7 @@ from sim.papers.hardware import LEFT_OUT, setting_of, shipped
 from tests.places import DATA
 from topologies import WeftError
 from topologies.machines.profile import Nic, machine, part
-from topologies.units import format_size, parse_sweep_size
+from topologies.units import format_size, parse_size
 
 CASES = list(csv.DictReader((DATA / "diagnosed.csv").read_text(encoding="utf-8").splitlines()))
 """Public threads in which a run was diagnosed: points as size=us or size@busbw, those of another run of as many ranks
@@ -44,7 +44,7 @@ def runs_of(case: dict[str, str]) -> list[LibraryRun]:
         for word in text.split():
             by_rate = "@" in word
             size_text, value = word.split("@" if by_rate else "=")
-            size = parse_sweep_size(size_text)
+            size = parse_size(size_text)
             found.append((size, size * setting.bus_factor / float(value) / 1e9 if by_rate else float(value) / 1e6))
         return found
 
@@ -477,7 +477,7 @@ def test_a_thread_with_every_collective() -> None:
     for collective, points in rates.items():
         setting = Setting(machine=roce, nodes=2, gpus=8, collective=collective)
         tables.append((setting, [(size, size * setting.bus_factor / rate / 1e9) for text, rate in points.items()
-                                 for size in [parse_sweep_size(text)]]))
+                                 for size in [parse_size(text)]]))
     assert several(*tables).verdict == "wrong-config"
 
 

@@ -255,7 +255,7 @@ JOB = PoolStreaming(size_bytes=MIB, slots=4)
     (lambda: PoolStreaming(size_bytes=MIB, slots=True), "slots is True: give a"),
     (lambda: PoolStreaming(size_bytes=MIB, slots="4"), "slots is '4': give a"),
     (lambda: PoolStreaming(size_bytes=1.5, slots=4), r"size_bytes is 1\.5: give a"),
-    (lambda: PoolStreaming(size_bytes="1", slots=4), "size_bytes '1' is not a size"),
+    (lambda: PoolStreaming(size_bytes="1X", slots=4), "size_bytes '1X' is not a size"),
     (lambda: PoolStreaming(size_bytes=-1, slots=4), "size_bytes is -1: give a"),
     (lambda: PoolStreaming(size_bytes=1, slots=4, payload_bytes="0B"), "payload_bytes is 0: give a"),
     (lambda: PoolStreaming(size_bytes=1, slots=4, bandwidth_Bps="fast"), "bandwidth_Bps 'fast' is not a rate"),
