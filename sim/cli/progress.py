@@ -11,6 +11,7 @@ from sim.cli.beats import LONG_SECONDS, SILENT_SECONDS, beating
 from sim.program.outcome import SERVICES, Progress, Stopped
 from topologies import WeftError
 from topologies.stages import hearing
+from topologies.units import counted
 
 PLAIN_SECONDS = 1.0
 """Interval between plain lines."""
@@ -112,15 +113,17 @@ class _Loops:
 
     def __init__(self, steps: Steps, of_runs: bool = False) -> None:
         self.steps, self.of_runs = steps, of_runs
-        self.unit, self.last, self.total = "", 0, 0
+        self.unit, self.last, self.total, self.runs = "", 0, 0, 0
         self.begun: dict[str, tuple[int, float, int]] = {}
         """By unit: how many were done when it was first heard, when that was, and how many are: loops are nested."""
 
     def __call__(self, unit: str, done: int, total: int) -> None:
         is_run = unit in OF_ENGINES
+        self.runs += is_run and done == 0
         if self.of_runs and self.unit and (is_run or unit == OF_LOWERING):
             return  # one run of many tells nothing of the loop around them
         if is_run and done == 0:  # another run begins
+            self.unit = ""
             self.begun.pop(unit, None)
             return
         now = monotonic()
@@ -137,8 +140,10 @@ class _Loops:
         self.steps.within(Progress(done, total, 0, (done - first) / max(taken, 1e-9) if tells else 0.0, unit))
 
     def interrupted(self) -> str:
-        """How far the loop came that was heard last."""
-        return f"interrupted, with {self.last:,} of {self.total:,} {self.unit}; nothing was written"
+        """How far the loop came that was heard last, or how many runs there were."""
+        begun = f", with {counted(self.runs, 'run')} of the engine begun" if self.runs else ""
+        done = f", with {self.last:,} of {self.total:,} {self.unit}" if self.unit else begun
+        return f"interrupted{done}; nothing was written"
 
 
 @contextmanager
@@ -155,11 +160,11 @@ def progress(title: str, total: int, quiet: bool | None = False, *, of_runs: boo
             yield steps
         except KeyboardInterrupt:
             what = title.partition(": ")[2] or "steps"
-            done = f", with {steps.done} of {total} {what} done" if total > 1 else ""
-            said = f"interrupted{done}; nothing was written"
-            raise WeftError(loops.interrupted() if of_runs and loops.unit else said) from None
+            said = f"interrupted, with {steps.done} of {total} {what} done; nothing was written"
+            raise WeftError(said if total > 1 else loops.interrupted()) from None
         except Stopped as wrong:
-            after = f", after {steps.done} of {total} points" if total > 1 else ""
+            of_several = f", in run {loops.runs} of the engine" if loops.runs > 1 else ""
+            after = f", after {steps.done} of {total} points" if total > 1 else of_several
             if not isinstance(wrong.__context__, KeyboardInterrupt):
                 wrong.args = (f"{wrong}{after}",)
             elif of_runs and loops.unit:

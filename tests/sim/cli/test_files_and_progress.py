@@ -347,11 +347,25 @@ def test_ctrl_c_says_how_far_it_came() -> None:
         interrupted()
 
 
-@pytest.mark.parametrize(("total", "after"), [(1, ""), (3, ", after 1 of 3 points")])
+def test_ctrl_c_between_runs_says_how_many_there_were() -> None:
+    """As of the collectives of an iteration, whose number is not known before."""
+    def interrupted() -> None:
+        with progress("train", 1):
+            for unit in ("services", "switches", "services"):
+                count(unit, 0, 8)
+            raise KeyboardInterrupt
+
+    with pytest.raises(WeftError, match=r"^interrupted, with 2 runs of the engine begun; nothing was written$"):
+        interrupted()
+
+
+@pytest.mark.parametrize(("total", "after"), [(1, ", in run 2 of the engine"), (3, ", after 1 of 3 points")])
 def test_ctrl_c_in_a_run_says_that_nothing_was_written(total: int, after: str) -> None:
     def interrupted() -> None:
         with progress("work", total) as steps:
             steps.advance("first")
+            for _ in range(2):
+                count("services", 0, 8)
             try:
                 raise KeyboardInterrupt
             except KeyboardInterrupt:
