@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> None:
     names = [name for name in spec.algorithms if name not in refused]
     if arguments.plot and arguments.figure == "speed-up":
         plots.check_baseline([called(name) for name in names], arguments.baseline)
-    found = compute(spec, names, arguments, every)
+    found = compute(spec, names, arguments, every, cost.workers(arguments.workers))
     rows, stuck, at_least = found.in_order(spec, names), found.stuck, found.at_least
     too_large, never = never_end(stuck, names, spec.sizes_bytes)
     refused |= too_large
@@ -141,7 +141,7 @@ def shows_all(spec: Spec, arguments: argparse.Namespace) -> bool:
     return bool(asked) or not leaves_out(spec)
 
 
-def compute(spec: Spec, names: Sequence[str], arguments: argparse.Namespace, every: bool) -> Found:
+def compute(spec: Spec, names: Sequence[str], arguments: argparse.Namespace, every: bool, workers: int) -> Found:
     """One row per algorithm and size, the points that have none, and those that are not simulated unless `every` is.
 
     After Ctrl-C or SIGTERM, what was ready.
@@ -166,7 +166,7 @@ def compute(spec: Spec, names: Sequence[str], arguments: argparse.Namespace, eve
                 found.at_least[task.size_bytes, called(task.algorithm)] = floor_ps
                 tell(task, f"at least {format_time(floor_ps)}")
 
-            compute_all(tasks, arguments.workers, ended, steps.within, never, None if every else left, found.rows)
+            compute_all(tasks, workers, ended, steps.within, never, None if every else left, found.rows)
     except WeftError as stopped:
         if not found.rows or not isinstance(stopped.__context__, KeyboardInterrupt):  # the limit of --max-events
             raise

@@ -66,6 +66,9 @@ half of the algorithms all NPUs are unlike."""
 RUN_SERVICES = 80_000
 """Services that a core does while a small run is prepared: 4 ms."""
 
+FEWEST_OF_WORKERS = 30_000_000
+"""Services that a core does while processes start and load what they need: with fewer, one was done before two."""
+
 PIPELINES = (hierarchical.NAME, themis.NAME)
 TUNED = ("trees", "pipeline_chunks", "circuits")
 """Options of algorithms that are chosen by size, where they are not given."""
@@ -387,19 +390,30 @@ class Cost:
         if self.at_least is None or (chunk and max(spec.sizes_bytes) // chunk > MOST_SERVICES):
             self.check()  # an NPU receives its array, or nearly, by any algorithm
 
+    @property
+    def _each(self) -> list[int]:
+        return sorted(self.each.values())[: self.at_least]
+
+    @property
+    def services(self) -> int:
+        """Of what is simulated."""
+        spec, model, sizes = self.spec, self.spec.build_model(), self.spec.sizes_bytes
+        alike = sum(sizes) / max(1, *sizes) if model.chunk_bytes and not model.chunks else len(sizes)
+        return round((sum(self._each) + RUN_SERVICES * len(self._each)) * alike * (1 + (spec.account.spread or 0)))
+
+    def workers(self, asked: int) -> int:
+        """How many processes are worth their start."""
+        return asked if self.asked or self.services > FEWEST_OF_WORKERS else 1
+
     def check(self) -> None:
         """TooMany: of what is simulated."""
-        spec, model, sizes = self.spec, self.spec.build_model(), self.spec.sizes_bytes
-        runs = 1 + (spec.account.spread or 0)
-        each = sorted(self.each.values())[: self.at_least]
-        alike = sum(sizes) / max(1, *sizes) if model.chunk_bytes and not model.chunks else len(sizes)
-        services = round((sum(each) + RUN_SERVICES * len(each)) * alike * runs)
+        sizes, runs, services = self.spec.sizes_bytes, 1 + (self.spec.account.spread or 0), self.services
         if services > MOST_SERVICES:
             perturbed = f", each {runs:,} times (--spread)" if runs > 1 else ""
             raise TooMany(
                 f"{', '.join(self.each)} at {counted(len(sizes), 'size')}{perturbed} take as long as about "
                 f"{services:,} services; more than {MOST_SERVICES:,}, which take a core many minutes, must be "
-                f"asked for: use fewer algorithms, larger chunks, or --max-events (such as {max(each)})"
+                f"asked for: use fewer algorithms, larger chunks, or --max-events (such as {max(self._each)})"
             )
 
 

@@ -58,7 +58,10 @@ def test_what_is_interrupted_has_a_table(monkeypatch: pytest.MonkeyPatch, capsys
     assert stages.profiled() is None
 
 
-def test_what_workers_do_has_rows_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_workers_do_has_rows_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sim.study.points.FEWEST_OF_WORKERS", 0)
     words = "--topology ring:4 --algorithms ring -b 1K -e 2K --workers 2 --quiet --profile --json -"
     assert main(["compare", *words.split()]) == 0
     said = capsys.readouterr()
