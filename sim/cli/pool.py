@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
     keys, links = spec.pool, spec.topology
     job = PoolStreaming(
         size_bytes=parse_size(keys.size), slots=keys.slots[0], workers=keys.workers,
-        payload_bytes=parse_size(keys.payload, "payload"), header_bytes=parse_size(keys.header, "header"),
+        payload_bytes=parse_size(keys.payload, "payload", 1), header_bytes=parse_size(keys.header, "header"),
         bandwidth_Bps=parse_bandwidth(links.link_bandwidth or "", "--link-bandwidth"),
         latency_ps=parse_time(links.link_latency or "", "--link-latency"),
         switch_latency_ps=parse_time(links.hop_latency or "", "--hop-latency"),

@@ -96,6 +96,7 @@ def test_what_people_see_and_the_files(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(("words", "message"), [
     ("--slots 0", "slots is 0: give a"),
     ("--size 1X", "size '1X' is not a size"),
+    ("--payload 0B", "--payload '0B' is less than 1B"),
     ("--late 9=1ms", "worker is 9: give a"),
     ("--late 1=5", "--late 1=5: '5' is not a time"),
     ("--late 1", "--late '1': write WORKER=VALUE, such as --late 3=5ms"),
