@@ -136,8 +136,11 @@ def _serve(program, state, server, event, nics, ordered, routers, faulty, rounds
     its = state.servers[server]
     start = max(run.now_ps, its.free_ps)
     extra, lost = np.int64(0), False
-    if faulty and (state.chooses[server] != 0 or program.server_loss.size + program.server_jitter.size > 0):
+    if faulty and ordered and state.chooses[server] != 0:
         service, extra, lost = faults.conditions(program, state, server, key, place)
+    elif faulty and program.server_loss.size + program.server_jitter.size > 0:
+        column = np.int64(program.server_rate[server])
+        service, extra, lost = faults.drawn_conditions(program, state, server, key, place, column)
     else:
         service = service_ps(program, size, program.server_rate[server])
     end = start + service
@@ -336,6 +339,12 @@ def run_drawn(program, state, max_events, until_ps):
 
 
 @entry
+def run_changing(program, state, max_events, until_ps):
+    """Run any program without turns, channels, buffers and NICs; `server_nic` is -1."""
+    return fifo_loop(program, state, max_events, until_ps, False, True, False, True, False)
+
+
+@entry
 def run_faulty(program, state, max_events, until_ps):
     """Run any program, also one in which something changes in time; `server_nic` may be -1."""
     return fifo_loop(program, state, max_events, until_ps, True, True, True, True, False)
@@ -346,7 +355,7 @@ def fifo_loop(program, state, max_events, until_ps, nics, ordered, routers, faul
     """The loop of all entries above."""
     run = state.run
     limit = run.events + max_events
-    if faulty and not faults.set_timers(program, state):
+    if faulty and not faults.begin(program, state):
         return NEEDS_TOKENS
     while True:
         if run.top != NONE and not _settle(program, state, nics, ordered, faulty):

@@ -31,6 +31,9 @@ SERVERS_A_BUCKET = 512
 that hardly an event becomes due in the bucket that is open. Where servers choose it is a quarter of that: the ends of
 services are events too."""
 
+FEW_CHOOSE = 0.5
+"""Share of the servers that may choose without that: a link that goes down, and what leads to it."""
+
 QUEUED = 32
 """Of the tasks that begin at once, so many for each server let a bucket be a service longer: what their chunks cause
 becomes due in a later bucket still. 2 servers with 2,047 tasks of an all-to-all: 31 ns a service, was 41."""
@@ -50,12 +53,12 @@ def loop(program: Program, rings: int = 0) -> Callable[..., int]:
     """The entry of the loop with the fewest flags that a program can run in, where its state has so many rings."""
     if rings:
         return _fifo.run_rounds
+    ranks = not (program.takes_turns or program.has_credits or program.has_channels or program.has_nics)
     if not program.is_healthy:
-        drawn = not (choosers(program).any() or program.pool_capacity.size or program.has_nics)
-        return _fifo.run_drawn if drawn else _fifo.run_faulty
+        drawn = ranks and not (choosers(program).any() or program.pool_capacity.size)
+        return _fifo.run_drawn if drawn else _fifo.run_changing if ranks else _fifo.run_faulty
     if not choosers(program).any() and _pools_are_simple(program):
         return _fifo.run_fifo_nics if program.has_nics else _fifo.run_fifo
-    ranks = not (program.takes_turns or program.has_credits or program.has_channels or program.has_nics)
     return _fifo.run_ordered if ranks else _fifo.run_links
 
 
@@ -96,7 +99,7 @@ def simplified(program: Program) -> Program:
         rank = np.unique(program.task_priority, return_inverse=True)[1]
         program = program._replace(task_priority=rank.astype(np.int32))
     program = without_lone_queues(without_room_to_spare(program))
-    if not program.has_nics and loop(program) in (_fifo.run_links, _fifo.run_faulty):
+    if not program.has_nics and loop(program) in (_fifo.run_links, _fifo.run_changing, _fifo.run_faulty):
         program = program._replace(server_nic=np.full(program.n_servers, NONE, np.int32))
     return program
 
@@ -218,7 +221,7 @@ def width(program: Program, n_ready: int) -> int:
     service = program.service(program.cut_size[cut, 0], program.server_rate[server])
     median = int(np.partition(service, service.size // 2)[service.size // 2])
     span = median * SERVERS_A_BUCKET // max(program.n_servers, 4 * SERVERS_A_BUCKET)
-    if choosers(program).any():
+    if choosers(program).mean() > FEW_CHOOSE:
         span //= 4
     else:
         span = max(span, min(n_ready // QUEUED, SERVERS_A_BUCKET) // program.n_servers * median)

@@ -52,7 +52,7 @@ class Journal(NamedTuple):
 
     def lapses(self, program: Program) -> "Journal":
         """Of these what was lost or sent another way, and first services of routes from the first that is a detour."""
-        begins = (self.at >= noted_from(program)) & np.isin(self.at, program.route_ptr)
+        begins = (self.at >= noted_from(program)) & (program.hop_last[program.route_hop[self.at - 1]] != 0)
         return Journal._make(column[self.lost | self.moved | begins] for column in self)
 
 

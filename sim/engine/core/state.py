@@ -52,6 +52,8 @@ class Run(Row):
     # the place in the routes from which first services of a route are noted that neither are lost nor move; 0: all are
     noted_from: Word
     given_up: Word  # the first node of the chunks that were given up
+    loss_begun: Word  # what all draws of losses have in common,
+    jitter_begun: Word  # and those of jitter
     bucket_bits: Word  # of the number of buckets of a channel
 
 

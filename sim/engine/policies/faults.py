@@ -30,11 +30,16 @@ def _plain_mix(state: int) -> int:
     return z ^ (z >> 31)
 
 
-def _plain_draw(seed: int, what: int, task: int, chunk: int, hop: int, attempt: int) -> int:
-    state = int(seed)
-    for key in (what, task, chunk, hop, attempt):
-        state = _plain_mix(state) ^ int(key)
-    return _plain_mix(state) >> 1
+def _plain_begin(seed: int, what: int) -> int:
+    state = _plain_mix(_plain_mix(int(seed)) ^ int(what))
+    return state - (state >> 63 << 64)
+
+
+def _plain_draw(begun: int, task: int, chunk: int, hop: int, attempt: int) -> int:
+    state = int(begun) & _WORD
+    for key in (task, chunk, hop, attempt):
+        state = _plain_mix(state ^ int(key))
+    return state >> 1
 
 
 @helper
@@ -46,18 +51,21 @@ def _mix(state):
 
 
 @helper
-def _word_draw(seed, what, task, chunk, hop, attempt):
-    state = _mix(np.uint64(seed)) ^ np.uint64(what)
-    state = _mix(state) ^ np.uint64(task)
-    state = _mix(state) ^ np.uint64(chunk)
-    state = _mix(state) ^ np.uint64(hop)
-    state = _mix(state) ^ np.uint64(attempt)
-    return np.int64(_mix(state) >> _1)
+def _word_begin(seed, what):
+    return np.int64(_mix(_mix(np.uint64(seed)) ^ np.uint64(what)))
+
+
+@helper
+def _word_draw(begun, task, chunk, hop, attempt):
+    state = _mix(np.uint64(begun) ^ np.uint64(task))
+    state = _mix(state ^ np.uint64(chunk))
+    state = _mix(state ^ np.uint64(hop))
+    return np.int64(_mix(state ^ np.uint64(attempt)) >> _1)
 
 
 # Without the compiler a product that wraps is a warning of numpy's.
-draw = _plain_draw if DISABLED else _word_draw
-"""63 bits of (seed, what, task, chunk, hop, attempt)."""
+begin_draws, draw = (_plain_begin, _plain_draw) if DISABLED else (_word_begin, _word_draw)
+"""What all draws of a seed have in common; 63 bits of that and (task, chunk, hop, attempt)."""
 
 
 OF_LOSS, OF_JITTER = 0, 1
@@ -96,23 +104,30 @@ def first_hop_at(program, task, time):
 
 
 @helper
-def _hop(program, task, at):
-    """A hop as it is compared and drawn: counted from where the task's own route begins."""
-    return at - np.int64(program.route_ptr[program.task_route[task]])
+def _hop_of(state, key):
+    """The hop in the key of a service, as it is drawn: counted from where the task's own route begins."""
+    return ((key >> state.run.task_bits) & ((np.int64(1) << state.run.hop_bits) - 1)) - state.run.bias
 
 
 @helper
 def key_at(program, state, key, at):
     """The key of a chunk at another hop."""
     mask = ((np.int64(1) << state.run.hop_bits) - 1) << state.run.task_bits
-    hop = _hop(program, task_of(state, key), at) + state.run.bias
+    hop = at - np.int64(program.route_ptr[program.task_route[task_of(state, key)]]) + state.run.bias
     return (key & ~mask) | (hop << state.run.task_bits)
 
 
 @helper
 def injected(program, state, key, place, time):
-    """Key and place of a chunk that joins its first server at a time, on the route that holds then."""
-    first = first_hop_at(program, task_of(state, key), time)
+    """Key and place of a chunk that joins its first server at a time, on the route that holds then.
+
+    `key`, `place`: at the first server of some route of its task, of which most have but one.
+    """
+    task = task_of(state, key)
+    if program.detour_ptr.size == 0 or program.detour_ptr[task] == program.detour_ptr[task + 1]:
+        mask = ((np.int64(1) << state.run.hop_bits) - 1) << state.run.task_bits
+        return (key & ~mask) | (state.run.bias << state.run.task_bits), place | FRESH
+    first = first_hop_at(program, task, time)
     return key_at(program, state, key, first), (first << 32) | FRESH | size_of(place)
 
 
@@ -196,10 +211,10 @@ def next_down(program, state, server):
 
 
 @helper
-def _drawn(program, state, key, place, what):
+def _drawn(state, begun, key, place):
     """The draw of a chunk's present hop and attempt."""
-    task, attempt = task_of(state, key), (place >> ATTEMPT_SHIFT) & (ATTEMPTS - 1)
-    return draw(program.seed, what, task, chunk_of(state, key), _hop(program, task, place >> 32), attempt)
+    attempt = (place >> ATTEMPT_SHIFT) & (ATTEMPTS - 1)
+    return draw(begun, task_of(state, key), chunk_of(state, key), _hop_of(state, key), attempt)
 
 
 @helper
@@ -208,7 +223,7 @@ def _jitter_ps(program, state, server, key, place, of_service):
     if program.server_jitter.size:
         row = program.server_jitter[server]
         if row != NONE and (program.jitter_of_service[row] != 0) == of_service:
-            column = _drawn(program, state, key, place, OF_JITTER) % program.jitter_ps.shape[1]
+            column = _drawn(state, state.run.jitter_begun, key, place) % program.jitter_ps.shape[1]
             return program.jitter_ps[u64(row), column]
     return np.int64(0)
 
@@ -234,23 +249,30 @@ def sleeps_until(program, state, server, key, place):
     return _next_change(program, server, row, False)
 
 
+@helper
+def drawn_conditions(program, state, server, key, place, column):
+    """Of a service at a rate: how long it takes, what is added to the latency, whether its chunk is lost."""
+    lasts = service_ps(program, size_of(place), column) + _jitter_ps(program, state, server, key, place, True)
+    extra = _jitter_ps(program, state, server, key, place, False)
+    loss = program.server_loss[server] if program.server_loss.size else np.int64(0)
+    return lasts, extra, loss > 0 and _drawn(state, state.run.loss_begun, key, place) < loss
+
+
 @section
 def conditions(program, state, server, key, place):
-    """Of a service that begins now: how long it takes, what is added to the latency, whether its chunk is lost."""
-    column, extra, down, now = np.int64(program.server_rate[server]), np.int64(0), FAR, state.run.now_ps
+    """The same of a service that begins now, at a server that may change."""
+    column, later, down, now = np.int64(program.server_rate[server]), np.int64(0), FAR, state.run.now_ps
     if program.timetable_ptr.size:
         row = _row_in_force(program, state, server)
         column = _rate(program, server, row)
         if row >= program.timetable_ptr[server]:
-            extra = program.timetable_latency_ps[row]
+            later = program.timetable_latency_ps[row]
         if program.server_crossing[server] % DROPS == LOSES:
             down = _next_change(program, server, row, True)
-    lasts = service_ps(program, size_of(place), column) + _jitter_ps(program, state, server, key, place, True)
+    lasts, extra, lost = drawn_conditions(program, state, server, key, place, column)
     if down < now + lasts:
-        return down - now, extra, True
-    extra += _jitter_ps(program, state, server, key, place, False)
-    loss = program.server_loss[server] if program.server_loss.size else np.int64(0)
-    return lasts, extra, loss > 0 and _drawn(program, state, key, place, OF_LOSS) < loss
+        return down - now, later, True
+    return lasts, later + extra, lost
 
 
 # --- loss ------------------------------------------------------------------------------------------------------------
@@ -306,9 +328,10 @@ def next_held(state, task):
 
 
 @section
-def set_timers(program, state):
-    """Set an event at each deadline, once. Returns False where there is no room left."""
+def begin(program, state):
+    """Begin the draws, and set an event at each deadline, once. Returns False where there is no room left."""
     run = state.run
+    run.loss_begun, run.jitter_begun = begin_draws(program.seed, OF_LOSS), begin_draws(program.seed, OF_JITTER)
     while run.timer < program.task_deadline_ps.size:
         if not has_space(state, run.most):
             return False

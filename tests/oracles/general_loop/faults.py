@@ -7,7 +7,7 @@ import numpy as np
 from sim.engine.compile.door import helper, u64
 from sim.engine.core.status import FAR, NONE
 from sim.engine.core.tasks import service_ps
-from sim.engine.policies.faults import draw
+from sim.engine.policies.faults import begin_draws, draw
 from sim.program.contract import ATTEMPTS, DOWN, DROPS, HEAD, LOSES, WAITS
 from tests.oracles.general_loop.event import AT, SIZE, at_of, chunk_of, field, size_of, task_of, time_of
 from tests.oracles.general_loop.heap import lone, meld, without_root
@@ -63,7 +63,7 @@ def drawn(program, state, token, what):
     task = task_of(state.event, token)
     hop = at_of(state.event, token) - program.route_ptr[u64(program.task_route[u64(task)])]
     chunk, attempt = chunk_of(state.event, token), state.attempt[u64(token)]
-    return draw(program.seed, what, task, chunk, hop, attempt)
+    return draw(begin_draws(program.seed, what), task, chunk, hop, attempt)
 
 
 @helper

@@ -23,7 +23,7 @@ from sim.engine.core import nic_room as _room
 from sim.engine.core import nodes as _nodes
 from sim.engine.core import tasks as _fifo_task
 from sim.engine.core.state import BLOCK
-from sim.engine.loop import run_drawn, run_faulty, run_fifo, run_links, run_ordered, run_rounds
+from sim.engine.loop import run_changing, run_drawn, run_faulty, run_fifo, run_links, run_ordered, run_rounds
 from sim.engine.nics import heaps as _fifo_nic_heaps
 from sim.engine.nics import posts as _fifo_nic
 from sim.engine.nics import pushes as _fifo_nic_pushes
@@ -320,7 +320,7 @@ def test_too_long_starts_only_where_a_limit_says_so(monkeypatch: pytest.MonkeyPa
 def test_one_specialization() -> None:
     """Whatever the program, the kernel compiles once: casts happen at the door."""
     run(two_hop_burst(2))
-    for entry in (run_fifo, run_ordered, run_links, run_drawn, run_faulty):
+    for entry in (run_fifo, run_ordered, run_links, run_drawn, run_changing, run_faulty):
         assert len(getattr(entry, "signatures", [()])) <= 1, "\n".join(str(one)[-900:] for one in entry.signatures)
 
 
@@ -352,9 +352,12 @@ def test_a_pause_is_due_when_as_many_services_have_begun(discipline: str) -> Non
 @given(st.lists(st.integers(0, 2**63 - 1), min_size=6, max_size=6))
 def test_draws_of_words_are_draws_of_integers(keys: list[int]) -> None:
     """The hash for the compiler, in words that wrap, is the one of unlimited integers; both are run as Python here."""
-    mix, draw = (getattr(one, "py_func", one) for one in (_faults._mix, _faults._word_draw))
+    words = _faults._mix, _faults._word_begin, _faults._word_draw
+    mix, begin, draw = (getattr(one, "py_func", one) for one in words)
     with np.errstate(over="ignore"), mock.patch.object(_faults, "_mix", mix):
-        assert int(draw(*keys)) == _faults._plain_draw(*keys)
+        begun = _faults._plain_begin(*keys[:2])
+        assert int(begin(*keys[:2])) == begun
+        assert int(draw(np.int64(begun).astype(np.uint64), *keys[2:])) == _faults._plain_draw(begun, *keys[2:])
 
 
 def test_nothing_to_do_takes_no_time() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.certify.healthy import certify
-from sim.engine.policies.faults import OF_LOSS, _plain_draw
+from sim.engine.policies.faults import OF_LOSS, _plain_begin, _plain_draw
 from sim.engine.reference.engine import run_reference
 from sim.engine.run import Run, run
 from sim.program import Cutting, Program, ProgramBuilder
@@ -210,7 +210,7 @@ def test_what_waits_for_a_repair_begins_nothing_before() -> None:
 def test_a_draw_below_the_loss_is_a_loss() -> None:
     """Lost is what draws less than the share; the draw itself is not."""
     program = two_chunks(loss={0: 0.5}, resend_ps={0: 7}, seed=4)
-    mine = _plain_draw(4, OF_LOSS, 0, 0, 0, 0)
+    mine = _plain_draw(_plain_begin(4, OF_LOSS), 0, 0, 0, 0)
     for loss, lost in ((mine, False), (mine + 1, True), (mine - 1, False)):
         found = run(program._replace(server_loss=np.array([loss])), log=True).journal
         assert found is not None and bool(found.lost[0]) == lost
