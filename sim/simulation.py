@@ -155,12 +155,25 @@ def _switches(job: Job) -> bool:
     return any(isinstance(one.work, Reconfigure) for one in job.operations)
 
 
-class _Alone(NamedTuple):
+class Alone(NamedTuple):
     """The healthy run beside one with faults."""
 
     time_ps: int
     wall_s: float
     whole: str  # which symmetry gives all ranks: "auto" where there is none, whose program is there already
+
+    @classmethod
+    def of(cls, result: Result, symmetry: str = "auto") -> "Alone":
+        """`symmetry`: with which the program of all ranks is there, unless the run has another."""
+        return cls(result.time_ps, result.wall_s, symmetry if result.lowered.is_whole else "off")
+
+
+def struck(
+    schedule: Schedule, model: Model, symmetry: str, plan: FaultPlan, alone: Alone,
+    progress: Callable[[Progress], None] | None = None, max_events: int | None = None,
+) -> Result:
+    """A schedule of which the healthy run is known, with faults; by the chunk engine, on circuits that stay."""
+    return _Run("chunk", False, False, progress, max_events).faulty(Job.of(schedule), model, symmetry, plan, alone)
 
 
 @dataclass(frozen=True)
@@ -186,7 +199,7 @@ class _Run:
                 run = self if faults is None or _switches(job) else self._for_time()
                 result = run.healthy(job, model, symmetry if faults is None else "auto")
                 if faults is not None:
-                    alone = _Alone(result.time_ps, result.wall_s, "auto" if result.lowered.is_whole else "off")
+                    alone = Alone.of(result)
                     healthy_ps = min(healthy_ps, alone.time_ps)  # without faults, another plan may be the quickest
                     del result  # whose arrays would stay as long as the second run takes
                     result = self.faulty(job, model, symmetry, faults, alone)
@@ -233,7 +246,7 @@ class _Run:
         )
         return self._checked(result)
 
-    def faulty(self, job: Job, model: Model, symmetry: str, plan: FaultPlan, alone: _Alone) -> Result:
+    def faulty(self, job: Job, model: Model, symmetry: str, plan: FaultPlan, alone: Alone) -> Result:
         """A job once more, with faults: all NPUs, or as the faults keep the symmetry."""
         if self.engine == "analytic":
             raise WeftError("the analytic engine knows no faults: choose the chunk or the reference engine")

@@ -66,14 +66,15 @@ def choose(
     least = least_chunks(schedule, model, symmetry)
     model = fitting(schedule, model, symmetry)
     lowered, best = lower(schedule, model, symmetry), None
+    program, may_switch = lowered.program, schedule.topology.optics is not None
     trials = [*_trials(model, discipline, int(lowered.task_bytes.max(initial=0)))]
     worth_ps = _far_beyond(limit_ps, len(trials))
     with suppress(Outrun):
         best = run(schedule, model, worth_ps)
-        lowered = best.lowered
+        program = best.program if may_switch else program
     load_of = partial(load_ps, latencies=not model.packet_header_bytes)  # of which fewer chunks have fewer
-    least_ps = load_of(lowered.program)
-    chunks, services = model.chunks or 1, lowered.program.chunk_hops()
+    least_ps = load_of(program)
+    chunks, services = model.chunks or 1, program.chunk_hops()
     left, ran = max(TRIAL_SERVICES, 2 * services), {(model.discipline, services)}
     for later, trial in enumerate(trials, 1 - len(trials)):
         worth_ps = min(_far_beyond(limit_ps, -later), _worth_ps(best) if best else FOREVER_PS)
@@ -94,8 +95,9 @@ def choose(
             pass
         else:
             if found.time_ps <= worth_ps:  # of some runs, as on circuits, the limit is none
-                best, least_ps = found, load_of(found.program)
-                chunks, services = trial.chunks or 1, found.events
+                best, program = found, found.program if may_switch else program
+                least_ps = load_of(program)
+                chunks, services = trial.chunks or 1, program.chunk_hops()
         left -= cut[1]
         ran.add(cut)
     if best is None or best.time_ps > limit_ps:

@@ -30,7 +30,7 @@ from sim.optimizer.circuits import PLANNED, on_circuits, other_circuits, planned
 from sim.program.model import Model
 from sim.program.outcome import Progress
 from sim.result import Result
-from sim.simulation import check_limits, simulate
+from sim.simulation import Alone, check_limits, simulate, struck
 from sim.study.choice import (
     BestForm,
     best_form,
@@ -242,16 +242,32 @@ def simulate_static(
     spec, faults = task.spec, task.spec.build_faults()
     # the trials of `choose` are all of the chunk engine
     check_limits(spec.engine, task.max_events, task.check)
-    final = _final(task, progress)
-    if spec.chooses:
-        is_final = spec.engine == "chunk" and not task.check and faults is None
+    final, healthy_ps = _final(task, progress), list[int]()
 
-        def run(schedule: Schedule) -> Result:
-            chosen = _chosen(task, schedule, progress, limit_ps)
-            return chosen if is_final else final(schedule, model=chosen.model)
-    else:
-        run = partial(final, model=spec.build_model())
-    return best_form(ready, run, refused, floor=None if spec.engine == "analytic" else partial(_floor_ps, spec))
+    def run(schedule: Schedule) -> Result:
+        found = _chosen(task, schedule, progress, limit_ps) if spec.chooses else None
+        if found is not None and spec.engine == "chunk" and not task.check and faults is None:
+            return found
+        model = spec.build_model() if found is None else found.model
+        if found is None or faults is None or not _is_known(task, schedule):
+            found = final(schedule, model=model)
+            healthy_ps.extend([] if found.faults is None else [found.faults.healthy_ps])
+            return found
+        alone = Alone.of(found, spec.symmetry)
+        healthy_ps.append(alone.time_ps)
+        del found  # whose arrays would stay as long as the second run takes
+        return struck(schedule, model, spec.symmetry, faults, alone, progress, task.max_events)
+
+    best = best_form(ready, run, refused, floor=None if spec.engine == "analytic" else partial(_floor_ps, spec))
+    if (cost := best.result.faults) is None:
+        return best
+    return best._replace(result=replace(best.result, faults=replace(cost, healthy_ps=min(healthy_ps))))
+
+
+def _is_known(task: Task, schedule: Schedule) -> bool:
+    """Whether the run in which the chunks were chosen is the healthy one beside the faults."""
+    found = task.spec.engine == "chunk" and not task.check and task.spec.build_faults() is not None
+    return found and schedule.topology.optics is None
 
 
 def floor_ps(spec: Spec, schedules: Iterable[Schedule], *, static: bool = False) -> int:
@@ -314,9 +330,13 @@ def _floor_ps(spec: Spec, schedule: Schedule) -> int:
 def _chosen(
     task: Task, schedule: Schedule, progress: Callable[[Progress], None] | None, limit_ps: int
 ) -> Result:
-    """The run with the chunks and the discipline that suit a schedule, on the fabric without faults."""
+    """The run with the chunks and the discipline that suit a schedule, on the fabric without faults.
+
+    Beside a run with faults only its time is told, so that it goes by symmetry, if there is one, in any case.
+    """
     spec, bounded = task.spec, schedule.topology.optics is None
-    trial = partial(simulate, symmetry=spec.symmetry, progress=progress, max_events=task.max_events)
+    alike = "auto" if _is_known(task, schedule) and schedule.pattern.groups else spec.symmetry
+    trial = partial(simulate, symmetry=alike, progress=progress, max_events=task.max_events)
     designed = spec.model.discipline or schedule.pattern.in_switches  # whose trees fill the sooner with FIFO
     return choose(
         schedule, spec.build_model(),

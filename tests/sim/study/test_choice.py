@@ -295,3 +295,32 @@ def test_a_row_names_the_fabric_whatever_circuits_are_up() -> None:
     assert len({row["circuits"] for row in rows}) > 1
     assert all(row["circuits"] and all("circuits=" in label for label in row["other_forms"]) for row in rows)
     assert not any(label.startswith(",") for row in rows for label in row["other_forms"])
+
+
+@pytest.mark.parametrize("model", [{}, {"chunks": 16}])
+def test_faults_are_beside_what_suits_the_healthy_fabric(model: dict[str, Any]) -> None:
+    """Another form is the fastest with the dimension slow; what the faults cost is told of the one without."""
+    slow = {"slow-link": [{"link": "dimension 0", "at": "0s", "share": 0.1}]}
+    rows = [
+        compute(Task(Spec.from_dict({
+            "topology": {"spec": "torus:4x4"}, "model": {"chunks": "auto"} | model | more, "sweep": {"begin": "32K"},
+            "collective": {"algorithms": ["swing"]},
+        }), "swing", 2**15))
+        for more in ({}, {"faults": slow})
+    ]
+    assert rows[0]["form"] != rows[1]["form"] and rows[1]["healthy_time_s"] == rows[0]["time_s"]
+
+
+@pytest.mark.parametrize("fabric", ["torus:4x3", "random-regular:10x3"])
+@pytest.mark.parametrize("check", [False, True])
+def test_the_choice_beside_faults_is_that_of_all_ranks(fabric: str, check: bool) -> None:
+    """It goes by symmetry, if there is one, and counts services as if it did not."""
+    rows = [
+        compute(Task(Spec.from_dict({
+            "topology": {"spec": fabric}, "model": {"chunks": "auto", "symmetry": "off"} | more,
+            "collective": {"name": "all-to-all", "algorithms": ["direct"]}, "sweep": {"begin": "1M"},
+        }), "direct", 2**20, check=check))
+        for more in ({}, {"faults": {"loss": [{"link": "*", "probability": 0.01}]}})
+    ]
+    assert rows[0]["chunks_chosen"] == rows[1]["chunks_chosen"] and rows[1]["healthy_time_s"] == rows[0]["time_s"]
+    assert rows[1]["chunks_lost"] > 0 and rows[1]["symmetry"].startswith("all ranks simulated (symmetry is off")
