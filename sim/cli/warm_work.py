@@ -128,8 +128,8 @@ WORK: dict[str, Callable[[], None]] = {
     "fifo": _fifo, "rounds": _rounds, "fabrics": _fabrics, "flows": partial(_all_reduce, engine="fluid"),
     "proofs": _proofs, "trees": _trees, "search": _matches,
     "ordered": _ordered, "nics": partial(_all_reduce, nic="shared"), "turns": _turns,
-    "faults": partial(_all_reduce, faults=SLOW), "losses": partial(_all_reduce, faults=LOSSY),
-    "late-nics": partial(_all_reduce, faults=SLOW, nic="shared"),
+    "faults": partial(_all_reduce, faults=SLOW), "late-nics": partial(_all_reduce, faults=SLOW, nic="shared"),
+    "losses": partial(_all_reduce, faults=LOSSY),
     "why": _why, "large": _large,
     "integers": partial(_compression, "int32", "int64"), "floats": partial(_compression, "float32", "float64"),
 }

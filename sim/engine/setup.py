@@ -167,8 +167,8 @@ def _may_go_wrong(program: Program) -> npt.NDArray[np.bool_]:
     if program.timetable_ptr.size:
         found |= np.diff(program.timetable_ptr) > 0
     if program.detour_ptr.size:
-        tasks = np.repeat(np.arange(program.n_tasks), np.diff(program.detour_ptr))
-        routes = np.concatenate([program.task_route[tasks], program.detour_route])
+        moved = np.diff(program.detour_ptr) > 0
+        routes = np.concatenate([program.task_route[moved], program.detour_route])
         found[program.hop_server[program.route_hop[program.route_ptr[routes]]]] = True
     if program.has_nics:
         found |= program.server_nic != NONE
@@ -191,7 +191,9 @@ def hops_in_keys(program: Program) -> tuple[int, int]:
     """Least and most hop of a key: those of detours count from where the task's own route begins."""
     least, most = 0, int(np.diff(program.route_ptr).max(initial=1)) - 1
     if program.detour_ptr.size:
-        own = program.task_route[np.repeat(np.arange(program.n_tasks), np.diff(program.detour_ptr))]
+        detours = np.diff(program.detour_ptr)
+        moved = detours > 0
+        own = np.repeat(program.task_route[moved], detours[moved])
         begin = program.route_ptr[program.detour_route].astype(np.int64) - program.route_ptr[own]
         end = begin + np.diff(program.route_ptr)[program.detour_route] - 1
         least, most = min(least, int(begin.min(initial=0))), max(most, int(end.max(initial=0)))
