@@ -158,6 +158,8 @@ class Job:
     operations : list of Operation
     speed : (p,) float64 or None
         Compute speed of each NPU; 1 is the speed for which durations are given.
+    implements : Schedule or None
+        The schedule of which its operations are the messages, divided and on circuits of their own.
 
     Examples
     --------
@@ -172,6 +174,7 @@ class Job:
     topology: Topology
     operations: list[Operation] = field(default_factory=list)
     speed: npt.NDArray[np.float64] | None = None
+    implements: Schedule | None = None
 
     def __post_init__(self) -> None:
         one_each = self.speed is None or self.speed.shape == (self.topology.n_npus,)
@@ -197,8 +200,8 @@ class Job:
     @property
     def of_schedule(self) -> Schedule | None:
         """The schedule, of a job that is one collective on all NPUs, and the changes of its circuits."""
-        if not self.operations:
-            return None
+        if self.implements is not None or not self.operations:
+            return self.implements
         one, *others = self.operations
         if not isinstance(one.work, Communicate) or one.npus is not None or one.tenant is not None:
             return None

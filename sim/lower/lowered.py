@@ -163,6 +163,8 @@ class Lowered(NamedTuple):
     @property
     def task_step(self) -> I32:
         """Step of each transfer of a schedule alone, (T,)."""
+        if self.job.implements is not None:
+            return self.task_operation
         transfers = self.transfers[0]
         assert transfers is not None
         return transfers.step if self.row is None else transfers.step[self.row]

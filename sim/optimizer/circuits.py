@@ -426,8 +426,13 @@ def policy_below(time_ps: int, schedule: Schedule, model: Model) -> str | None:
 
 
 def planners_of(schedule: Schedule, model: Model, how: How = AS_USUAL) -> list[Planner]:
-    """Of steps that fit the ports of a fabric, and of those of the schedule where these are others."""
-    return [Planner(one, model, how) for one in dict.fromkeys((fitted(schedule), schedule))]
+    """Of the orders of a schedule."""
+    return [Planner(one, model, how) for one in orders_of(schedule)]
+
+
+def orders_of(schedule: Schedule) -> list[Schedule]:
+    """A schedule in steps that fit the ports of its fabric, and in those of its own where these are others."""
+    return [in_matchings(one) for one in dict.fromkeys((fitted(schedule), schedule))]
 
 
 def quickest(planners: Sequence[Planner], policy: str, limit_ps: float = inf) -> tuple[Plan, Schedule] | None:

@@ -290,15 +290,16 @@ def _plays(spec: Spec, topology: Topology, rows: Sequence[Row], frames: int) -> 
 def _first_small(spec: Spec, topology: Topology, rows: Sequence[Row], frames: int) -> dict[str, Any]:
     services = 0
     for row in rows:
-        schedule, model = what_ran(spec, topology, row)
-        lowered = lower(schedule, model, spec.symmetry)
+        job, model = what_ran(spec, topology, row)
+        lowered = lower(job, model, spec.symmetry)
         services = int((lowered.program.chunks() * lowered.program.hops()).sum())
         if services <= MOST_SERVICES:
-            result = simulate(schedule, model=model, symmetry=spec.symmetry, faults=spec.build_faults())
+            result = simulate(job, model=model, symmetry=spec.symmetry, faults=spec.build_faults())
             if result.time_s != row["time_s"]:
                 times = format_time(result.time_ps), time_text(row["time_s"])
                 raise WeftError(f"run again by the chunk engine it takes {times[0]}, and {times[1]} in the row")
             load = link_load(result.lowered, result.logged, frames)
+            schedule = result.schedule
             return {
                 "title": f"{schedule.name}, {format_size(schedule.size_bytes)}: {format_time(result.time_ps)}",
                 "size_bytes": schedule.size_bytes, "time_s": result.time_s, "frames": frames,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from collectives import Schedule
@@ -21,16 +21,18 @@ from sim.engine.run import FOREVER_PS, check_size
 from sim.how import AS_USUAL, How
 from sim.lower.capacity import check_capacity, least_ranks
 from sim.lower.job import lower
-from sim.optimizer.circuits import PLANNED, planned, policy_below
+from sim.optimizer.circuits import PLANNED, orders_of, planned, policy_below
 from sim.program.flows import check_flows
 from sim.program.model import Model
 from sim.program.outcome import CertificateError, Deadlock, Outrun, Stopped
 from sim.program.retime import SHARE
 from sim.result import Result
+from sim.study.overlap import OVERLAPPED, divided, overlapped
 from topologies import WeftError
 from topologies.core.epochs import packet_links
 from topologies.optics import layouts
 from topologies.units import PS_PER_S, format_time
+from workloads.job import Job
 
 LADDER = (64, 32, 256, 4, 1, 1024, 4096)
 """Chunks per transfer that are tried, the most promising first; all beside those of the model."""
@@ -296,10 +298,10 @@ def _are_the_same(one: Schedule, other: Schedule) -> bool:
 
 
 def switched_form(
-    ready: Mapping[str, Schedule], best: BestForm[Result], run: Callable[[Schedule, Model], Result],
+    ready: Mapping[str, Schedule], best: BestForm[Result], run: Callable[[Schedule | Job, Model], Result],
     how: How = AS_USUAL, *, chooses: bool = False, limit_ps: int = FOREVER_PS,
 ) -> BestForm[Result]:
-    """The best of static circuits, or of plans on others, which may switch them, where some may be faster.
+    """The best of static circuits, of plans on others, which may switch them, or of steps overlapped with switching.
 
     `ready`: schedules by form, on the circuits of the fabric or other static ones.
     `chooses`: as in `models_of_plans`.
@@ -310,6 +312,7 @@ def switched_form(
     assert static is not None
     if (optics := static.topology.optics) is None or optics.dwell_ps:
         return best
+    most_ps = limit_ps
     if optics.per_port or packet_links(static.topology).any():  # the whole of a plan may take less than its parts
         limit_ps = FOREVER_PS
     models = models_of_plans(best.result, chooses)
@@ -334,9 +337,33 @@ def switched_form(
             if result.time_ps < best.result.time_ps:
                 others = best.others | {best.name: format_time(best.result.time_ps)}
                 best = BestForm(f"{label}, circuits={PLANNED}", result, others)
-    if best.result.time_ps > limit_ps:
-        raise Outrun(limit_ps)
+    if optics.per_port:
+        ways = [(label, order, model) for label, schedule in ready.items() if "circuits=" not in label
+                for model in models if policy_below(best.result.time_ps, schedule, model) == PLANNED
+                for order in orders_of(schedule)]
+        for label, _, result, _ in over_planes(ways, run, min(best.result.time_ps, most_ps + 1)):
+            if result.time_ps < best.result.time_ps:
+                others = best.others | {best.name: format_time(best.result.time_ps)}
+                best = BestForm(f"{label}, circuits={OVERLAPPED}", result, others)
+    if best.result.time_ps > (most_ps if optics.per_port else limit_ps):
+        raise Outrun(most_ps)
     return best
+
+
+def over_planes(
+    ways: Sequence[tuple[str, Schedule, Model]], run: Callable[[Job, Model], Result], limit_ps: float = inf
+) -> list[tuple[str, Schedule, Result, int]]:
+    """The runs of steps divided over ports that switch one by one: label, schedule, result, switches; not of all.
+
+    `ways`: orders of schedules with their labels, each with a model of its runs.
+    `limit_ps`: divisions that take as long are left out.
+    """
+    found = list[tuple[str, Schedule, Result, int]]()
+    for at, division in divided([order for _, order, _ in ways], limit_ps):
+        label, order, model = ways[at]
+        with suppress(Deadlock):  # faults leave no end
+            found.append((label, order, run(overlapped(order, division), model), division.switches))
+    return found
 
 
 def models_of_plans(static: Result, chooses: bool) -> list[Model]:

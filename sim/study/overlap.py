@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby, pairwise
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,9 @@ from topologies.process import heard
 from topologies.stages import count, staged
 from topologies.units import PS_PER_S
 from workloads.job import Job
+
+OVERLAPPED = "overlapped"
+"""Circuits that switch while others carry a step."""
 
 MOST_CELLS = 48
 """Limit on steps times planes: beyond, the program takes minutes."""
@@ -41,6 +45,7 @@ class Division(NamedTuple):
     share: list[list[int]]
     circuits: list[list[int]]  # number of the step whose circuits are up, the first of equal ones
     switches: int
+    end_ps: float
 
 
 class _Steps(NamedTuple):
@@ -60,24 +65,40 @@ class _Steps(NamedTuple):
         return self._replace(size=tuple(sum(self.size[at] for at in run) for run in runs),
                              config=tuple(firsts.index(one) for one in firsts))
 
+    @property
+    def least_ps(self) -> float:
+        """No division ends sooner: planes send, and switch to circuits of which there are more than planes."""
+        delays = max(0, len(set(self.config)) - self.planes) * self.delay_ps
+        takes = sum(self.size) * PS_PER_S / self.rate_Bps
+        return (takes + delays) / self.planes + len(self.size) * self.latency_ps / self.planes
 
-def divided(schedules: Sequence[Schedule]) -> list[tuple[int, Division]]:
+
+def divided(schedules: Sequence[Schedule], limit_ps: float = inf) -> list[tuple[int, Division]]:
     """The divisions among which the best of some schedules is, and whose each is; equal steps are divided once.
 
-    Left out are schedules that planes cannot divide, and those of which consecutive steps, put together, are another's.
+    Left out are schedules that planes cannot divide, those of which consecutive steps, put together, are another's, and
+    divisions that take as long as another or the limit.
     """
     asked = dict[int, _Steps]()
     for number, schedule in enumerate(schedules):
         with suppress(Indivisible):
             asked[number] = _steps_of(schedule)
-    distinct = sorted(dict.fromkeys(asked.values()), key=lambda one: len(one.size))
-    found = dict[_Steps, Division]()
+    every, found = dict.fromkeys(asked.values()), dict[_Steps, Division]()
+    distinct = sorted((one for one in every if one.joined() == one or one.joined() not in every),
+                      key=lambda one: one.least_ps)
     for at, one in enumerate(distinct):
         count("divisions over planes", at, len(distinct))
-        if one.joined() not in found:
+        if one.least_ps < limit_ps:
             with suppress(Indivisible):
-                found[one] = _division_of(one)
+                found[one] = _division_of(one, limit_ps)
+                limit_ps = min(limit_ps, found[one].end_ps)
     return [(number, found[one]) for number, one in asked.items() if one in found]
+
+
+def quickest_overlapped(schedules: Sequence[Schedule]) -> Job:
+    """The job of the division that ends first among those of some schedules that planes can divide."""
+    at, division = min(divided(schedules), key=lambda one: one[1].end_ps)
+    return overlapped(schedules[at], division)
 
 
 def divide(schedule: Schedule) -> Division:
@@ -85,7 +106,7 @@ def divide(schedule: Schedule) -> Division:
 
     Indivisible: a step in which a rank sends or receives twice, or unequal messages; or too many steps.
     """
-    return _division_of(_steps_of(schedule))
+    return _division_of(_steps_of(schedule), inf)
 
 
 def _steps_of(schedule: Schedule) -> _Steps:
@@ -100,12 +121,12 @@ def _steps_of(schedule: Schedule) -> _Steps:
 
 
 @staged("search")
-def _division_of(steps: _Steps) -> Division:
+def _division_of(steps: _Steps, limit_ps: float) -> Division:
     size, config, k = steps.size, steps.config, steps.planes
     n, kinds = len(size), sorted(set(config))
     delay, latency, per_byte = steps.delay_ps / 1e6, steps.latency_ps / 1e6, PS_PER_S / steps.rate_Bps / 1e6
     takes = [one * per_byte for one in size]
-    big = sum(takes) / k + n * (latency + delay)
+    big = min(sum(takes) / k + n * latency + delay * sum(a != b for a, b in pairwise(config)), limit_ps / 1e6)
     model = _Model(n, k, len(kinds))
     for i in range(n):
         model.row({model.d[i][j]: 1.0 for j in range(k)}, takes[i], takes[i])
@@ -128,6 +149,11 @@ def _division_of(steps: _Steps) -> Division:
             spent = done | {model.r[at][j]: delay for at in range(i + 1)}
             model.row(spent | {model.e[i]: -1.0, u: spent[u] + big}, most=big)
         model.row({model.e[i]: 1.0} | ({model.e[i - 1]: -1.0} if i else {}), least=latency + takes[i] / k)
+        if i:  # what it does not carry, a plane does not switch for
+            for u, now, before in zip(model.u[i], model.x[i], model.x[i - 1], strict=True):
+                for c in range(len(kinds)):
+                    model.row({now[c]: 1.0, before[c]: -1.0, u: -1.0}, most=0.0)
+    model.row({model.e[-1]: 1.0}, most=big)
     for j in range(k - 1):  # planes are alike: in the order of their first circuits
         order = {model.x[0][j + at][c]: (c * (1.0 if at else -1.0)) for at in (0, 1) for c in range(len(kinds))}
         model.row(order, least=0.0)
@@ -135,8 +161,8 @@ def _division_of(steps: _Steps) -> Division:
     share = [_whole([found[model.d[i][j]] / per_byte for j in range(k)], size[i]) for i in range(n)]
     up = [[kinds[int(np.argmax([found[model.x[i][j][c]] for c in range(len(kinds))]))] for j in range(k)]
           for i in range(n)]
-    return Division(share, up, sum(a != b for one, two in pairwise(up)
-                                   for a, b in zip(one, two, strict=True)))
+    switches = sum(a != b for one, two in pairwise(up) for a, b in zip(one, two, strict=True))
+    return Division(share, up, switches, found[model.e[-1]] * 1e6)
 
 
 def overlapped(schedule: Schedule, division: Division) -> Job:
@@ -158,7 +184,7 @@ def overlapped(schedule: Schedule, division: Division) -> Job:
         epochs_of.append(mine)
         first_of.append(firsts)
     epochs = circuit_epochs(fabrics, name=fabric.name)
-    job, last = Job(epochs.topology), list[int]()
+    job, last = Job(epochs.topology, implements=schedule), list[int]()
     for step, some in enumerate(pairs):
         sends = [(division.share[step][plane], src, dst, epochs.route(epochs_of[plane][step], [src], [dst])[0])
                  for plane in range(k) if division.share[step][plane] for src, dst in sorted(some)]

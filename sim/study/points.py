@@ -26,7 +26,7 @@ from sim.lower.capacity import check_capacity
 from sim.lower.credits import NoRoom
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
-from sim.optimizer.circuits import PLANNED, on_circuits, other_circuits, planned
+from sim.optimizer.circuits import PLANNED, on_circuits, orders_of, other_circuits, planned
 from sim.program.model import Model
 from sim.program.outcome import Progress
 from sim.result import Result
@@ -41,6 +41,7 @@ from sim.study.choice import (
     switched_form,
     unchunked_load_ps,
 )
+from sim.study.overlap import OVERLAPPED, quickest_overlapped
 from sim.study.spec import Spec
 from sim.study.workload_keys import designs
 from sim.why.spread import RUNS, Spread, spread
@@ -55,6 +56,7 @@ from topologies.registry import OWN_FAMILIES
 from topologies.text.brief import one_line
 from topologies.text.input_text import stamp_of
 from topologies.units import PS_PER_S, counted, format_time
+from workloads.job import Job
 
 SPREAD_SERVICES = 2_000_000
 """Limit on the services of perturbed runs that nobody asked for: a third of a second. Beyond, there are none."""
@@ -123,8 +125,8 @@ def told_forms(others: Mapping[str, str], topology: Topology) -> dict[str, str]:
     return {_with_circuits(label, topology).removeprefix(", "): said for label, said in others.items()}
 
 
-def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Schedule, Model]:
-    """The schedule and the model of a row, with the form, trees, chunks and discipline that were chosen for it.
+def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Job, Model]:
+    """The job and the model of a row, with the form, trees, chunks and discipline that were chosen for it.
 
     WeftError: it cannot be built, or no algorithm of the spec has the name in the row.
     """
@@ -133,11 +135,13 @@ def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Sc
     tuned = {option: row[option] for option in TUNED if row.get(option) is not None}
     circuits = tuned.pop("circuits", None)
     form = row.get("form") if row.get("form") in spec.forms_of(name) else None
-    still = None if topology.optics and circuits in (PLANNED, first_circuits(topology.optics)) else circuits
+    still = None if topology.optics and circuits in (PLANNED, OVERLAPPED, first_circuits(topology.optics)) else circuits
     schedule = on_circuits(still, topology, lambda on: spec.build_schedule(name, on, row["size_bytes"], form, **tuned))
     cut = {key: row[key] for key in ("chunk_bytes", "chunks", "discipline") if key in row}
     model = replace(spec.build_model(), **cut)
-    return planned(schedule, model) if circuits == PLANNED else schedule, model
+    if circuits == OVERLAPPED:
+        return quickest_overlapped(orders_of(schedule)), model
+    return Job.of(planned(schedule, model) if circuits == PLANNED else schedule), model
 
 
 NO_RANGE: dict[str, float | None] = {"spread_low_s": None, "spread_high_s": None, "alone_s": None}
@@ -171,15 +175,15 @@ def may_be_perturbed(task: Task, services: int) -> bool:
 
 def with_range(task: Task, row: Row) -> Row:
     """The row of a point with its range, of a few perturbed runs."""
-    schedule, model = what_ran(task.spec, topology_of(task.spec), row)
-    return row | _ends(spread(schedule, RUNS, model=model, time_ps=round(row["time_s"] * PS_PER_S)))
+    job, model = what_ran(task.spec, topology_of(task.spec), row)
+    return row | _ends(spread(job, RUNS, model=model, time_ps=round(row["time_s"] * PS_PER_S)))
 
 
 def _gains(result: Result, max_events: int | None) -> list[str]:
     """Reason why a run with faults is faster than the healthy one; both are run once more, with a log."""
     if result.faults is None or result.faults.time_ps >= result.faults.healthy_ps:
         return []
-    healthy = simulate(result.schedule, model=result.model, engine=result.engine, max_events=max_events).why().parts
+    healthy = simulate(result.job, model=result.model, engine=result.engine, max_events=max_events).why().parts
     faulty = result.why().parts
     saved = {name: ps - faulty.get(name, 0) for name, ps in healthy.items()}
     most = max(saved, key=lambda name: saved[name])

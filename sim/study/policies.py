@@ -1,7 +1,6 @@
 """The table of `weft reconfigure`: static circuits, every policy of switching them, and a bound on all of them."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from collectives import Schedule
@@ -13,14 +12,15 @@ from sim.optimizer.circuits import EVERY_STEP, PLANNED, POLICIES, STATIC, Plan, 
 from sim.program.model import Model
 from sim.result import Result
 from sim.simulation import simulate
-from sim.study.choice import BestForm, models_of_plans
-from sim.study.overlap import divided, overlapped
+from sim.study.choice import BestForm, models_of_plans, over_planes
+from sim.study.overlap import OVERLAPPED
 from sim.study.points import Task, floor_ps, ready_point, simulate_static, topology_of
 from sim.study.spec import Spec
 from topologies import WeftError
 from topologies.units import PS_PER_S
+from workloads.job import Job
 
-OVERLAPPED, BEST = "overlapped", "best"
+BEST = "best"
 
 SHOWN = (EVERY_STEP, PLANNED)
 """Policies of switching in the table; the others of `POLICIES` are parts of the last."""
@@ -59,7 +59,9 @@ def policies(
         if "circuits=" not in label for one in models_of_plans(static.result, spec.chooses)
         for planner in planners_of(schedule, one, how)
     ]
-    run = partial(simulate, symmetry=spec.symmetry, faults=spec.build_faults(), **how.arguments())
+    def run(work: Schedule | Job, model: Model) -> Result:
+        return simulate(work, model=model, symmetry=spec.symmetry, faults=spec.build_faults(), **how.arguments())
+
     planners.sort(key=lambda one: one[1].own_ps or static.result.time_ps)
     found = [Found(STATIC, static.name, None, static.result, static.result.schedule)]
     if bound_ps < static.result.time_ps:
@@ -74,7 +76,10 @@ def policies(
         found += some
         done(policy)
     if fabric.optics.per_port and may_pay:
-        found += _overlapped(planners, run)
+        ways = [(label, one.schedule, one.model) for label, one in planners]
+        some = [Found(OVERLAPPED, label, None, result, order, changes)
+                for label, order, result, changes in over_planes(ways, run)]
+        found += sorted(some, key=lambda one: one.result.time_ps)[:1]
     best = min(found, key=lambda one: one.result.time_ps)
     return [*found, best._replace(policy=BEST)], bound_ps
 
@@ -113,25 +118,15 @@ def _planned(
             whole = switched(planner.schedule, plan.fabrics)
         except Unswitchable:
             continue
-        result = run(whole, model=planner.model)
+        result = run(whole, planner.model)
         return [Found(policy, label, plan, result, planner.schedule, plan.changes)]
     return []
-
-
-def _overlapped(planners: Sequence[tuple[str, Planner]], run: Callable[..., Result]) -> list[Found]:
-    """The quickest division of the steps over ports that switch one by one; none where no schedule is of such steps."""
-    found = list[Found]()
-    for at, division in divided([planner.schedule for _, planner in planners]):
-        label, planner = planners[at]
-        result = run(overlapped(planner.schedule, division), model=planner.model)
-        found.append(Found(OVERLAPPED, label, None, result, planner.schedule, division.switches))
-    return sorted(found, key=lambda one: one.result.time_ps)[:1]
 
 
 def row_of(found: Found, bound_ps: int) -> dict[str, Any]:
     """A tidy row of the table."""
     result, plan = found.result, found.plan
-    named = "in turns" if result.job.of_schedule is None else result.job.topology.name
+    named = "in turns" if result.job.implements else result.job.topology.name
     return {
         "policy": found.policy, "algorithm": found.schedule.pattern.algorithm, "form": found.form,
         "circuits": plan.letters if plan else named,

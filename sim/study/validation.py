@@ -105,7 +105,7 @@ def fluid_ps(result: Result) -> int | None:
         return None
     model = replace(result.model, chunks=1, chunk_bytes=None, discipline="fifo")
     try:
-        return simulate(result.schedule, model=model, engine="fluid").time_ps
+        return simulate(result.job, model=model, engine="fluid").time_ps
     except WeftError:
         return None
 

@@ -10,7 +10,9 @@ from sim.optimizer.circuits import EVERY_STEP
 from sim.program.model import make_model
 from sim.study import overlap
 from sim.study.overlap import _Steps, divide, divided, overlapped
-from sim.study.policies import switched_rows
+from sim.study.points import Task, compute, simulate_point, topology_of, what_ran
+from sim.study.policies import BEST, policies, switched_rows
+from sim.study.spec import Spec
 from topologies import WeftError, from_spec
 from topologies.core.epochs import packet_links
 from workloads.job import Reconfigure
@@ -100,3 +102,28 @@ def test_steps_on_the_same_circuits_are_left_to_the_schedule_that_has_them_as_on
     assert twice.joined().joined() == twice.joined()
     found = divided([whole, whole])
     assert [at for at, _ in found] == [0, 1] and found[0][1] == found[1][1] == divide(whole)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("name", "fabric", "kind", "size", "is_overlapped"),
+    [
+        ("recursive-doubling", "ocs:8x2,delay=10us", "all-reduce", "1MiB", True),
+        ("pairwise", "ocs:4x2,delay=3us", "all-to-all", "8MiB", False),
+        ("bine", "ocs:8x2,delay=1us,circuits=rings", "all-to-all", "1MiB", True),
+        ("bruck", "hybrid:5x2,delay=1us", "all-to-all", "1MiB", False),
+    ],
+)
+def test_compare_and_reconfigure_find_the_same(name, fabric, kind, size, is_overlapped):
+    spec = Spec.from_dict({
+        "topology": {"spec": f"{fabric},per-port"}, "sweep": {"begin": size, "end": size},
+        "collective": {"name": kind, "algorithms": [name]},
+    }).choosing()
+    found = {one.policy: one.result.time_ps for one in policies(spec, [name])[0]}
+    task = Task(spec, name, spec.sizes_bytes[0])
+    row = compute(task)
+    assert round(row["time_s"] * 1e12) == found[BEST]
+    assert (row["circuits"] == "overlapped") == is_overlapped == (found[BEST] < min(
+        time_ps for policy, time_ps in found.items() if policy not in (BEST, "overlapped")))
+    job, model = what_ran(spec, topology_of(spec), row)
+    assert simulate(job, model=model, check=True).time_ps == found[BEST] == simulate_point(task).result.time_ps
