@@ -7,6 +7,7 @@ as those of the fabric, or stride rings, over several hops ("When Light Bends to
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from math import inf
 from typing import NamedTuple
@@ -29,6 +30,8 @@ from collectives.reconfigured import (
 from sim.analytic.bounds import busy_and_path_ps
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.analytic.steps_bound import F64, StepBounds
+from sim.faults.apply import add_faults
+from sim.faults.plan import FaultPlan, Straggler
 from sim.how import AS_USUAL, How
 from sim.lower.job import lower
 from sim.program import I64
@@ -43,6 +46,9 @@ from topologies.stages import count, staged
 from topologies.units import PS_PER_S
 
 STATIC, EVERY_STEP, PLANNED = "static", "every step", "planned"
+PLANNED_FOR_FAULTS = "planned for faults"
+"""Of `PLANNED`, with parts that are priced with faults."""
+
 POLICIES = (EVERY_STEP, "two states", "stride rings", PLANNED)
 """Own circuits in each step; or those, or the first ones; the first ones, or stride rings; all of these. Beside them
 `STATIC`: one state from the first step to the last."""
@@ -69,14 +75,21 @@ class Plan(NamedTuple):
 
 
 class Planner:
-    """Prices of the steps of a schedule on the circuits that the ports of its fabric allow."""
+    """Prices of the steps of a schedule on the circuits that the ports of its fabric allow.
 
-    def __init__(self, schedule: Schedule, model: Model = Model(), how: How = AS_USUAL) -> None:
+    `faults`: as if they began with each part; what begins late does so in the first.
+    """
+
+    def __init__(
+        self, schedule: Schedule, model: Model = Model(), how: How = AS_USUAL, faults: FaultPlan | None = None
+    ) -> None:
         optics = schedule.topology.optics
         if optics is None:
             raise WeftError(f"{schedule.topology.name} has no circuits to switch: choose a fabric such as ocs:16x4")
         schedule = in_matchings(schedule)
-        self.schedule, self.model, self.how, self.optics = schedule, model, how, optics
+        self.schedule, self.model, self.optics = schedule, model, optics
+        self.how = how if faults is None else replace(how, check=False)  # the run of the whole is checked
+        self.faults, self.later = faults, faults and _begun(faults)
         self.pairs, self.bounds = step_pairs(schedule), StepBounds(schedule, model)
         self.states, self._numbers = [schedule.topology], {_circuits(schedule.topology): 0}
         self.own: dict[frozenset[tuple[int, int]], int | None] = {}
@@ -364,13 +377,14 @@ class Planner:
         piece = first, last, state
         if piece not in self._keys:
             t = self._of(first, last)
-            key = self._keys[piece] = self._key(t, state)
+            faults = self.later if first else self.faults
+            key = self._keys[piece] = (*self._key(t, state), faults)
             if key not in self._prices:
                 fabric = self.states[state]
                 self._prices[key] = None
                 whole = self._is_whole(*piece)  # which may name its routes
                 if whole or self.bounds.least_ps(first, last, fabric, state) is not None:
-                    program = self._program(self.schedule if whole else None, t, fabric)
+                    program = self._program(self.schedule if whole else None, t, fabric, faults)
                     with suppress(Deadlock):  # pools that steps before would have given back
                         if program is not None:
                             self._prices[key] = self.how.run(
@@ -378,13 +392,17 @@ class Planner:
                             ).makespan_ps
         return self._prices[self._keys[piece]]
 
-    def _program(self, whole: Schedule | None, t: Transfers, fabric: Topology) -> Program | None:
+    def _program(
+        self, whole: Schedule | None, t: Transfers, fabric: Topology, faults: FaultPlan | None
+    ) -> Program | None:
         """The whole, or some transfers of it on a fabric; None where they cannot be switched, or the model refuses."""
         try:
             some = part(self.schedule, t, fabric) if whole is None else whole
         except Unswitchable:
             return None
         with suppress(WeftError):  # such as a rule for ties that cannot serve chunks that follow each other
+            if faults is not None:
+                return add_faults(lower(some, self.model, "off"), faults).program
             return lower(some, self.model).program
         return None
 
@@ -392,10 +410,17 @@ class Planner:
         """What the price depends on: of transfers that wait for nothing, each on a circuit of its own, the largest."""
         moves = t.src != t.dst
         links = self.states[state].link_ids(t.src[moves], t.dst[moves])
-        if t.dep_src.size == 0 and t.rounds is None and np.all(links >= 0) and distinct_of(links).size == links.size:
+        alone = np.all(links >= 0) and distinct_of(links).size == links.size
+        if self.faults is None and t.dep_src.size == 0 and t.rounds is None and alone:
             rates = self.states[state].bandwidth_Bps[links]
             return "direct", int(t.blocks.max(initial=0)), float(rates.min(initial=0)), float(rates.max(initial=0))
         return state, *(column.tobytes() for column in (t.src, t.dst, t.blocks, t.slot, t.dep_src, t.dep_slot))
+
+
+def _begun(faults: FaultPlan) -> FaultPlan:
+    """A plan after the late have begun."""
+    return replace(faults, faults=tuple(
+        replace(one, delay="0s") if isinstance(one, Straggler) else one for one in faults.faults))
 
 
 def _circuits(fabric: Topology) -> bytes:
@@ -425,9 +450,11 @@ def policy_below(time_ps: int, schedule: Schedule, model: Model) -> str | None:
     return STATIC if circuits_bound_ps(*of) < time_ps else None
 
 
-def planners_of(schedule: Schedule, model: Model, how: How = AS_USUAL) -> list[Planner]:
+def planners_of(
+    schedule: Schedule, model: Model, how: How = AS_USUAL, faults: FaultPlan | None = None
+) -> list[Planner]:
     """Of the orders of a schedule."""
-    return [Planner(one, model, how) for one in orders_of(schedule)]
+    return [Planner(one, model, how, faults) for one in orders_of(schedule)]
 
 
 def orders_of(schedule: Schedule) -> list[Schedule]:
@@ -446,13 +473,15 @@ def quickest(planners: Sequence[Planner], policy: str, limit_ps: float = inf) ->
 
 
 def planned(
-    schedule: Schedule, model: Model, how: How = AS_USUAL, policy: str = PLANNED, limit_ps: float = inf
+    schedule: Schedule, model: Model, how: How = AS_USUAL, policy: str = PLANNED, limit_ps: float = inf,
+    faults: FaultPlan | None = None,
 ) -> Schedule:
     """The schedule with the circuits of its best plan, or the best of a policy; itself where there is none.
 
+    `faults`: with which parts are priced.
     `limit_ps`: plans that take as long may be overlooked, and are where nothing goes on while circuits switch.
     """
-    planners = planners_of(schedule, model, how)
+    planners = planners_of(schedule, model, how, faults)
     found, goes_on = quickest(planners, policy, limit_ps), packet_links(schedule.topology).any()
     goes_on |= planners[0].optics.per_port
     if found is None or (found[0].time_ps >= limit_ps and not goes_on):  # if so, the whole may take less than its parts

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from math import ceil, inf
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -18,10 +19,11 @@ from collectives.core.proof import ScheduleError
 from sim.analytic.bounds import bounds, busy_and_path_ps, load_ps
 from sim.analytic.unlowered import whole_of
 from sim.engine.run import FOREVER_PS, check_size
+from sim.faults.plan import FaultPlan
 from sim.how import AS_USUAL, How
 from sim.lower.capacity import check_capacity, least_ranks
 from sim.lower.job import lower
-from sim.optimizer.circuits import PLANNED, orders_of, planned, policy_below
+from sim.optimizer.circuits import PLANNED, PLANNED_FOR_FAULTS, orders_of, planned, policy_below
 from sim.program.flows import check_flows
 from sim.program.model import Model
 from sim.program.outcome import CertificateError, Deadlock, Outrun, Stopped
@@ -299,12 +301,13 @@ def _are_the_same(one: Schedule, other: Schedule) -> bool:
 
 def switched_form(
     ready: Mapping[str, Schedule], best: BestForm[Result], run: Callable[[Schedule | Job, Model], Result],
-    how: How = AS_USUAL, *, chooses: bool = False, limit_ps: int = FOREVER_PS,
+    how: How = AS_USUAL, *, chooses: bool = False, limit_ps: int = FOREVER_PS, faults: FaultPlan | None = None,
 ) -> BestForm[Result]:
     """The best of static circuits, of plans on others, which may switch them, or of steps overlapped with switching.
 
     `ready`: schedules by form, on the circuits of the fabric or other static ones.
     `chooses`: as in `models_of_plans`.
+    `faults`: of the run; plans are made without and with them, and both are run.
     `limit_ps`: no plans are sought that take longer, unless something goes on while circuits switch.
     Outrun: then, all take longer.
     """
@@ -321,22 +324,23 @@ def switched_form(
             continue
         if optics.only and len(layouts(schedule.topology)) == 1:  # nothing to switch to
             continue
-        for model in models:
+        for model, priced in product(models, dict.fromkeys((None, faults))):
             below_ps = min(best.result.time_ps if model == models[0] else _worth_ps(best.result), limit_ps + 1)
             if (policy := policy_below(below_ps, schedule, model)) is None:
                 continue
+            name = PLANNED if priced is None else PLANNED_FOR_FAULTS
             try:
-                if (plan := planned(schedule, model, how, policy, below_ps)) is schedule:
+                if (plan := planned(schedule, model, how, policy, below_ps, priced)) is schedule:
                     continue
                 result = run(plan, model)
             except (CertificateError, ScheduleError, Stopped):
                 raise
             except WeftError as wrong:  # such as a deadlock, or a rule for ties that cannot serve it there
-                best.others[f"{label}, circuits={PLANNED}"] = str(wrong)
+                best.others[f"{label}, circuits={name}"] = str(wrong)
                 continue
             if result.time_ps < best.result.time_ps:
                 others = best.others | {best.name: format_time(best.result.time_ps)}
-                best = BestForm(f"{label}, circuits={PLANNED}", result, others)
+                best = BestForm(f"{label}, circuits={name}", result, others)
     if optics.per_port:
         ways = [(label, order, model) for label, schedule in ready.items() if "circuits=" not in label
                 for model in models if policy_below(best.result.time_ps, schedule, model) == PLANNED

@@ -26,7 +26,7 @@ from sim.lower.capacity import check_capacity
 from sim.lower.credits import NoRoom
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
-from sim.optimizer.circuits import PLANNED, on_circuits, orders_of, other_circuits, planned
+from sim.optimizer.circuits import PLANNED, PLANNED_FOR_FAULTS, on_circuits, orders_of, other_circuits, planned
 from sim.program.model import Model
 from sim.program.outcome import Progress
 from sim.result import Result
@@ -135,13 +135,18 @@ def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Jo
     tuned = {option: row[option] for option in TUNED if row.get(option) is not None}
     circuits = tuned.pop("circuits", None)
     form = row.get("form") if row.get("form") in spec.forms_of(name) else None
-    still = None if topology.optics and circuits in (PLANNED, OVERLAPPED, first_circuits(topology.optics)) else circuits
+    switched = {PLANNED: None, PLANNED_FOR_FAULTS: spec.build_faults()}
+    at_first = topology.optics and (circuits == OVERLAPPED or circuits in switched or
+                                    circuits == first_circuits(topology.optics))
+    still = None if at_first else circuits
     schedule = on_circuits(still, topology, lambda on: spec.build_schedule(name, on, row["size_bytes"], form, **tuned))
     cut = {key: row[key] for key in ("chunk_bytes", "chunks", "discipline") if key in row}
     model = replace(spec.build_model(), **cut)
     if circuits == OVERLAPPED:
         return quickest_overlapped(orders_of(schedule)), model
-    return Job.of(planned(schedule, model) if circuits == PLANNED else schedule), model
+    if circuits in switched:
+        schedule = planned(schedule, model, faults=switched[circuits])
+    return Job.of(schedule), model
 
 
 NO_RANGE: dict[str, float | None] = {"spread_low_s": None, "spread_high_s": None, "alone_s": None}
@@ -224,7 +229,8 @@ def simulate_ready(
         return best
     how, run = How(check=task.check, max_events=task.max_events), _final(task, progress)
     return switched_form(
-        ready, best, lambda tried, model: run(tried, model=model), how, chooses=task.spec.chooses, limit_ps=limit_ps
+        ready, best, lambda tried, model: run(tried, model=model), how, chooses=task.spec.chooses, limit_ps=limit_ps,
+        faults=task.spec.build_faults(),
     )
 
 

@@ -10,6 +10,7 @@ from sim.how import AS_USUAL, How
 from sim.lower.rotor import turns_of
 from sim.optimizer.circuits import EVERY_STEP, PLANNED, POLICIES, STATIC, Plan, Planner, planners_of
 from sim.program.model import Model
+from sim.program.outcome import Deadlock
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.choice import BestForm, models_of_plans, over_planes
@@ -54,29 +55,32 @@ def policies(
     model = static.result.model
     bound_ps = circuits_bound_ps(fabric, spec.kind, size, model)
     may_pay = circuits_bound_ps(fabric, spec.kind, size, model, least_changes=1) < static.result.time_ps
-    planners = [
+    faults = spec.build_faults()
+    priced = {faults_of: sorted((
         (label, planner) for ready, _ in points.values() for label, schedule in ready.items()
         if "circuits=" not in label for one in models_of_plans(static.result, spec.chooses)
-        for planner in planners_of(schedule, one, how)
-    ]
-    def run(work: Schedule | Job, model: Model) -> Result:
-        return simulate(work, model=model, symmetry=spec.symmetry, faults=spec.build_faults(), **how.arguments())
+        for planner in planners_of(schedule, one, how, faults_of)
+    ), key=lambda one: one[1].own_ps or static.result.time_ps) for faults_of in (None, faults)}
 
-    planners.sort(key=lambda one: one[1].own_ps or static.result.time_ps)
+    def run(work: Schedule | Job, model: Model) -> Result:
+        return simulate(work, model=model, symmetry=spec.symmetry, faults=faults, **how.arguments())
+
+    def plans(policy: str, limit_ps: float) -> list[Found]:
+        return [one for planners in priced.values() for one in _planned(policy, planners, run, limit_ps)]
+
     found = [Found(STATIC, static.name, None, static.result, static.result.schedule)]
     if bound_ps < static.result.time_ps:
-        found += (one for one in _planned(STATIC, planners, run, static.result.time_ps) if one.changes == 0)
+        found += (one for one in plans(STATIC, static.result.time_ps) if one.changes == 0)
         found = [min(found, key=lambda one: one.result.time_ps)]
     done(STATIC)
     for policy in SHOWN:
-        some = _planned(policy, planners, run, min(one.result.time_ps for one in found)) if (
-            policy == EVERY_STEP or may_pay) else []
-        if policy == PLANNED:  # to change nothing is a plan, too
-            some = [min([found[0]._replace(policy=policy), *some], key=lambda one: one.result.time_ps)]
-        found += some
+        some = plans(policy, min(one.result.time_ps for one in found)) if policy == EVERY_STEP or may_pay else []
+        if policy == PLANNED:  # to change nothing, or in every step, is a plan, too
+            some = [found[0], *some, *found[1:]]
+        found += [one._replace(policy=policy) for one in sorted(some, key=lambda one: one.result.time_ps)[:1]]
         done(policy)
     if fabric.optics.per_port and may_pay:
-        ways = [(label, one.schedule, one.model) for label, one in planners]
+        ways = [(label, one.schedule, one.model) for label, one in priced[None]]
         some = [Found(OVERLAPPED, label, None, result, order, changes)
                 for label, order, result, changes in over_planes(ways, run)]
         found += sorted(some, key=lambda one: one.result.time_ps)[:1]
@@ -115,10 +119,9 @@ def _planned(
     for _, at, plan in sorted(plans, key=lambda one: one[:2]):
         label, planner = planners[at]
         try:
-            whole = switched(planner.schedule, plan.fabrics)
-        except Unswitchable:
+            result = run(switched(planner.schedule, plan.fabrics), planner.model)
+        except (Unswitchable, Deadlock):  # with faults some never end
             continue
-        result = run(whole, planner.model)
         return [Found(policy, label, plan, result, planner.schedule, plan.changes)]
     return []
 

@@ -8,9 +8,11 @@ from collectives.reconfigured import in_matchings, switched
 from sim import simulate
 from sim.analytic import steps_bound
 from sim.analytic.circuits_bound import circuits_bound_ps
+from sim.faults.plan import FaultPlan, LinkDown, SlowLink, Straggler
 from sim.how import How
-from sim.optimizer.circuits import PLANNED, POLICIES, STATIC, Planner, planned, planners_of, quickest
-from sim.program.model import make_model
+from sim.optimizer.circuits import EVERY_STEP, PLANNED, POLICIES, STATIC, Planner, planned, planners_of, quickest
+from sim.program.model import Model, make_model
+from sim.program.outcome import Deadlock
 from sim.study.policies import policies, row_of, switched_rows
 from sim.study.spec import Spec
 from tests.oracles.circuit_states import least_ps, least_union_ps, part_ps, states
@@ -336,3 +338,35 @@ def test_the_static_circuits_may_be_those_of_the_pairs_of_a_schedule():
     assert not static.changes and static.result.time_ps == policies(spec, ["bruck"])[0][-1].result.time_ps
     named = simulate(build("bruck", "all-gather", from_spec("ocs:7x3,delay=25ms"), "64KiB"), chunks=1)
     assert static.result.time_ps < named.time_ps
+
+
+SLOW = FaultPlan(faults=(SlowLink(link="npu0->npu1", share=0.1, latency="1us"), SlowLink(link="npu2->npu0", share=0.5)))
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("fabric", ["ocs:4x1,delay=1us", "ocs:4x2,delay=100ns", "ocs:6x2,delay=1us,duplex"])
+@pytest.mark.parametrize(("name", "kind"), [
+    ("direct", "all-to-all"), ("pairwise", "all-to-all"), ("ring", "all-reduce"),
+])
+def test_plans_that_are_priced_with_faults_take_what_they_say_and_no_longer_than_others(name, kind, fabric):
+    schedule = build(name, kind, from_spec(fabric), "256KiB")
+    times = []
+    for priced in (None, SLOW):
+        (plan, order) = quickest(planners_of(schedule, Model(chunks=1), faults=priced), PLANNED)
+        times.append(simulate(switched(order, plan.fabrics), chunks=1, faults=SLOW).time_ps)
+    assert times[1] == plan.time_ps <= times[0]
+
+
+def test_plans_do_without_what_is_down():
+    down = FaultPlan(faults=(LinkDown(link="npu0->npu1"),))
+    schedule = build("ring", "all-reduce", from_spec("ocs:4x1,delay=1us"), "64KiB")
+    with pytest.raises(Deadlock):
+        simulate(planned(schedule, Model()), faults=down)
+    assert simulate(planned(schedule, Model(), faults=down), faults=down, check=True).time_ps > 0
+
+
+def test_who_begins_late_does_so_once():
+    late = FaultPlan(faults=(Straggler(npu="npu1", delay="20us"),))
+    schedule = build("direct", "all-to-all", from_spec("ocs:4x1,delay=1us"), "256KiB")
+    (plan, order) = quickest(planners_of(schedule, Model(chunks=1), faults=late), EVERY_STEP)
+    assert plan.time_ps == simulate(switched(order, plan.fabrics), chunks=1, faults=late).time_ps
