@@ -28,7 +28,7 @@ from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.optimizer.circuits import PLANNED, PLANNED_FOR_FAULTS, on_circuits, orders_of, other_circuits, planned
 from sim.program.model import Model
-from sim.program.outcome import Progress
+from sim.program.outcome import Deadlock, Progress
 from sim.result import Result
 from sim.simulation import Alone, check_limits, simulate, struck
 from sim.study.choice import (
@@ -224,14 +224,37 @@ def simulate_ready(
 
     Outrun: all take longer than `limit_ps`, which counts where chunks are chosen, or plans of circuits sought.
     """
-    best = simulate_static(task, ready, refused, progress, limit_ps)
+    best, stuck = static_or_never(task, ready, refused, progress, limit_ps)
     if task.spec.engine == "analytic":
         return best
     how, run = How(check=task.check, max_events=task.max_events), _final(task, progress)
-    return switched_form(
+    found = switched_form(
         ready, best, lambda tried, model: run(tried, model=model), how, chooses=task.spec.chooses, limit_ps=limit_ps,
         faults=task.spec.build_faults(),
     )
+    if stuck is not None:
+        if found is best:
+            raise stuck
+        found.others[best.name] = str(stuck)
+    return found
+
+
+def static_or_never(
+    task: Task, ready: Mapping[str, Schedule], refused: Mapping[str, str],
+    progress: Callable[[Progress], None] | None = None, limit_ps: int = FOREVER_PS,
+) -> tuple[BestForm[Result], Deadlock | None]:
+    """What `simulate_static` finds; where faults leave no form that ends, and circuits may change, one that never does.
+
+    And why it does not.
+    """
+    try:
+        return simulate_static(task, ready, refused, progress, limit_ps), None
+    except Deadlock as stuck:
+        name, schedule = next(iter(ready.items()))
+        if task.spec.build_faults() is None or schedule.topology.optics is None:
+            raise
+        healthy = simulate(schedule, model=task.spec.build_model(), max_events=task.max_events)
+        return BestForm(name, replace(healthy, time_ps=FOREVER_PS), dict(refused)), stuck
 
 
 def _final(task: Task, progress: Callable[[Progress], None] | None) -> Callable[..., Result]:

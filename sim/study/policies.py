@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from collectives import Schedule
 from collectives.reconfigured import Unswitchable, switched
 from sim.analytic.circuits_bound import circuits_bound_ps
+from sim.engine.run import FOREVER_PS
 from sim.how import AS_USUAL, How
 from sim.lower.rotor import turns_of
 from sim.optimizer.circuits import EVERY_STEP, PLANNED, POLICIES, STATIC, Plan, Planner, planners_of
@@ -15,7 +16,7 @@ from sim.result import Result
 from sim.simulation import simulate
 from sim.study.choice import BestForm, models_of_plans, over_planes
 from sim.study.overlap import OVERLAPPED
-from sim.study.points import Task, floor_ps, ready_point, simulate_static, topology_of
+from sim.study.points import Task, floor_ps, ready_point, static_or_never, topology_of
 from sim.study.spec import Spec
 from topologies import WeftError
 from topologies.units import PS_PER_S
@@ -51,7 +52,7 @@ def policies(
     if fabric.optics is None:
         raise WeftError(f"{fabric.name} has no circuits to switch: choose a fabric such as ocs:16x4")
     points = {name: ready_point(Task(spec, name, size, **how.arguments(), spread=0)) for name in names}
-    static = _static(spec, points, how)
+    static, stuck = _static(spec, points, how)
     model = static.result.model
     bound_ps = circuits_bound_ps(fabric, spec.kind, size, model)
     may_pay = circuits_bound_ps(fabric, spec.kind, size, model, least_changes=1) < static.result.time_ps
@@ -84,19 +85,22 @@ def policies(
         some = [Found(OVERLAPPED, label, None, result, order, changes)
                 for label, order, result, changes in over_planes(ways, run)]
         found += sorted(some, key=lambda one: one.result.time_ps)[:1]
+    found = [one for one in found if one.result.time_ps < FOREVER_PS]
+    if stuck is not None and not found:
+        raise stuck
     best = min(found, key=lambda one: one.result.time_ps)
     return [*found, best._replace(policy=BEST)], bound_ps
 
 
-def _static(spec: Spec, points: dict[str, Any], how: How) -> BestForm[Result]:
-    """The best algorithm on the best static circuits."""
-    best: BestForm[Result] | None = None
+def _static(spec: Spec, points: dict[str, Any], how: How) -> tuple[BestForm[Result], Deadlock | None]:
+    """The best algorithm on the best static circuits, or one that never ends, and why."""
+    best: tuple[BestForm[Result], Deadlock | None] | None = None
     floors = {name: floor_ps(spec, ready.values(), static=True) for name, (ready, _) in points.items()}
     for name in sorted(points, key=lambda name: floors[name]):
-        if best is None or floors[name] < best.result.time_ps:
+        if best is None or floors[name] < best[0].result.time_ps:
             task = Task(spec, name, spec.sizes_bytes[0], **how.arguments(), spread=0)
-            found = simulate_static(task, *points[name])
-            best = found if best is None or found.result.time_ps < best.result.time_ps else best
+            found = static_or_never(task, *points[name])
+            best = found if best is None or found[0].result.time_ps < best[0].result.time_ps else best
     assert best is not None
     return best
 

@@ -36,13 +36,16 @@ def test_reconfigure(capsys, tmp_path):
         assert row["simulated_s"] >= max(9e-6, rows[row["policy"]]["simulated_s"])
 
 
-def test_plans_are_made_for_faults(tmp_path):
-    """Without, 65.2 us: a matching over the slow circuit."""
-    slow, file = tmp_path / "slow.toml", tmp_path / "rows.json"
-    slow.write_text('[[slow-link]]\nlink = "npu0->npu1"\nshare = 0.1\n', encoding="utf-8")
+@pytest.mark.parametrize("fault", [
+    '[[slow-link]]\nlink = "npu0->npu1"\nshare = 0.1', '[[link-down]]\nlink = "npu0--npu1"',
+])
+def test_plans_are_made_for_faults(fault, tmp_path):
+    """Without, 65.2 us: a matching over the slow circuit; or none that ends, nor any circuits that stay."""
+    faults, file = tmp_path / "faults.toml", tmp_path / "rows.json"
+    faults.write_text(fault, encoding="utf-8")
     words = ["--topology", "ocs:4x1,delay=1us", "--collective", "all-to-all", "--algorithms", "direct", "-b", "1M"]
     for command, key in (("reconfigure", "simulated_s"), ("compare", "time_s")):
-        assert main([command, *words, "--faults", str(slow), "--json", str(file), "--quiet"]) == 0
+        assert main([command, *words, "--faults", str(faults), "--json", str(file), "--quiet"]) == 0
         rows = json.loads(file.read_text())["rows"]
         assert rows[-1][key] == min(row[key] for row in rows) == pytest.approx(23.27e-6, rel=1e-3)
 
