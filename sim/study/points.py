@@ -136,9 +136,8 @@ def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Jo
     circuits = tuned.pop("circuits", None)
     form = row.get("form") if row.get("form") in spec.forms_of(name) else None
     switched = {PLANNED: None, PLANNED_FOR_FAULTS: spec.build_faults()}
-    at_first = topology.optics and (circuits == OVERLAPPED or circuits in switched or
-                                    circuits == first_circuits(topology.optics))
-    still = None if at_first else circuits
+    at_first = topology.optics is not None and circuits == first_circuits(topology.optics)
+    still = None if at_first or circuits == OVERLAPPED or circuits in switched else circuits
     schedule = on_circuits(still, topology, lambda on: spec.build_schedule(name, on, row["size_bytes"], form, **tuned))
     cut = {key: row[key] for key in ("chunk_bytes", "chunks", "discipline") if key in row}
     model = replace(spec.build_model(), **cut)
