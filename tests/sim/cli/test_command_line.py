@@ -104,7 +104,7 @@ def test_a_wrong_flag_takes_one_line(words: list[str], capsys: pytest.CaptureFix
         ("compare --topology torus8x8", "(did you mean torus?)"),
         ("compare --topology ring:4 --algorithms swng", "(did you mean swing?)"),
         ("compare --topology ring:4 --preset swing-papr", "(did you mean swing-paper?)"),
-        ("compare --topology ring:4 -b 1Q", "such as 32, 8K, 1.5M or 2MB"),
+        ("compare --topology ring:4 -b 1Q", "such as 512, 8K, 1.5M, 8KiB or 2MB"),
         ("train --topology RI(4) --workload resnet50", "(did you mean resnet-50?)"),
         ("topoopt --workload VGG17", "(did you mean VGG16?)"),
         ("plot examples/results/torus-4x4.json --algorithms swng --plot none.png", "(did you mean swing?)"),
