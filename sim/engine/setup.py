@@ -331,7 +331,7 @@ def _extremes(program: Program) -> I64:
 def _most_rank(program: Program) -> int:
     """The highest rank of a chunk at a server, counted from 0."""
     weights = np.abs(WEIGHTS[distinct_of(program.server_discipline)])
-    return int((weights @ np.diff(_extremes(program), axis=0)[0]).max(initial=0))
+    return int((weights @ np.diff(_extremes(program), axis=0)[0]).max(initial=0)) if weights.any() else 0
 
 
 def _buckets(program: Program) -> int:
@@ -447,13 +447,13 @@ def mark(marked: npt.NDArray[np.bool_], onward: I32, root: int) -> None:
 
 
 def empty_calendar(run: Rows[layout.Run], n_events: int, n_sorted: int) -> dict[str, Any]:
-    """The fields of a calendar with nothing in it and room for some events; sets its registers."""
+    """The fields of a calendar with nothing in it and room for some events, which are written before they are read."""
     n_blocks, n_sorted = max(FEW_BLOCKS, n_events // layout.BLOCK), max(64, n_sorted)
     run["opened"] = run["happened"] = run["late"] = run["free_block"] = 0
     run["blocks"] = n_blocks
     run["spare"] = run["moving"] = NONE
     return {
-        "events": rows(layout.Event, n_blocks * layout.BLOCK),
+        "events": rows(layout.Event, np.empty(n_blocks * layout.BLOCK * layout.Event.words.itemsize, np.uint8)),
         "next_block": np.arange(1, n_blocks + 1, dtype=np.int32),
         "slots": rows(layout.Slot, layout.OPEN + 1),
         "occupied": np.zeros(layout.LEVELS * layout.WORDS, np.int64),
