@@ -8,6 +8,7 @@ division of least time is a mixed-integer program, as in the paper; its answer i
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import groupby, pairwise
 from math import inf
 from typing import Any, NamedTuple
@@ -37,6 +38,10 @@ MOST_NODES = 100_000
 
 class Indivisible(WeftError):
     """Steps that planes cannot divide."""
+
+
+FAILED = 4
+"""Status of `milp` where its solver met an error."""
 
 
 class Division(NamedTuple):
@@ -260,14 +265,16 @@ class _Model:
         most = np.where(binary, 1.0, np.inf)
         constraints = LinearConstraint(matrix.tocsr(), [row[1] for row in self.rows], [row[2] for row in self.rows])
 
-        def search() -> Any:
+        def search(presolve: bool) -> Any:
             with _quiet():
                 return milp(
                     cost, integrality=binary, bounds=Bounds(0.0, most), constraints=constraints,
-                    options={"node_limit": MOST_NODES, "mip_rel_gap": 1e-6},
+                    options={"node_limit": MOST_NODES, "mip_rel_gap": 1e-6, "presolve": presolve},
                 )
 
-        found = heard(search)
+        found = heard(partial(search, True))
+        if found.status == FAILED:  # what presolve made of it; as it is, it has a solution
+            found = heard(partial(search, False))
         if found.x is None:
             raise Indivisible(f"no division over planes was found: {found.message}")
         solution: list[float] = found.x.tolist()

@@ -34,6 +34,7 @@ def halving(p, planes, megabytes, delay_ms, kind="all-reduce"):
         (8, 2, 0.5, 2.0, 8.1375, 4.105), (8, 2, 8, 0.2, 1.2, 0.82), (8, 2, 0.5, 0.2, 0.9375, 0.505),
         (8, 3, 0.5, 0.2, 0.93167, 0.155), (8, 4, 8, 2.0, None, 0.52), (8, 2, 512, 0.2, 18.84, None),
         (8, 3, 32, 2.0, 8.86667, None), (16, 4, 8, 2.0, 12.31, None),
+        (8, 3, 0.5, 2.0, None, 0.155),  # presolved, the solver meets an error
     ],
 )
 def test_values_of_swot(p, planes, megabytes, delay_ms, every_ms, least_ms):
