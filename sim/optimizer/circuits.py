@@ -31,7 +31,7 @@ from sim.analytic.bounds import busy_and_path_ps
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.analytic.steps_bound import F64, StepBounds
 from sim.faults.apply import add_faults
-from sim.faults.plan import FaultPlan, Straggler
+from sim.faults.plan import Fault, FaultPlan, Jitter, Loss, Straggler
 from sim.how import AS_USUAL, How
 from sim.lower.job import lower
 from sim.program import I64
@@ -46,9 +46,6 @@ from topologies.stages import count, staged
 from topologies.units import PS_PER_S
 
 STATIC, EVERY_STEP, PLANNED = "static", "every step", "planned"
-PLANNED_FOR_FAULTS = "planned for faults"
-"""Of `PLANNED`, with parts that are priced with faults."""
-
 POLICIES = (EVERY_STEP, "two states", "stride rings", PLANNED)
 """Own circuits in each step; or those, or the first ones; the first ones, or stride rings; all of these. Beside them
 `STATIC`: one state from the first step to the last."""
@@ -472,6 +469,34 @@ def quickest(planners: Sequence[Planner], policy: str, limit_ps: float = inf) ->
     return min(found, key=lambda one: (one[0].time_ps, one[0].changes), default=None)
 
 
+def tried_with(faults: FaultPlan | None) -> dict[str, tuple[str, FaultPlan | None]]:
+    """The plans that are tried, by name: their policy, and the faults with which parts are priced.
+
+    With faults a price is no bound, as parts go on where others were held up: there single policies are tried, too.
+    """
+    some = (PLANNED,) if faults is None else (STATIC, EVERY_STEP, PLANNED)
+    without: dict[str, tuple[str, FaultPlan | None]] = {policy: (policy, None) for policy in some}
+    if faults is None or not any(map(_tells_circuits_apart, faults.faults)):
+        return without
+    return without | {f"{policy} for faults": (policy, faults) for policy in some}
+
+
+def _tells_circuits_apart(fault: Fault) -> bool:
+    return not (isinstance(fault, Loss | Jitter) and fault.link == "*")
+
+
+def planned_as(name: str, schedule: Schedule, model: Model, faults: FaultPlan | None) -> Schedule:
+    """A plan of `tried_with` by its name; those before it leave circuits that it may use."""
+    tried = tried_with(faults)
+    planners = planners_of(schedule, model, faults=tried[name][1])
+    for one, (policy, priced) in tried.items():
+        if priced is tried[name][1]:
+            found = planned_by(planners, schedule, policy)
+            if one == name:
+                break
+    return found
+
+
 def planned(
     schedule: Schedule, model: Model, how: How = AS_USUAL, policy: str = PLANNED, limit_ps: float = inf,
     faults: FaultPlan | None = None,
@@ -481,7 +506,11 @@ def planned(
     `faults`: with which parts are priced.
     `limit_ps`: plans that take as long may be overlooked, and are where nothing goes on while circuits switch.
     """
-    planners = planners_of(schedule, model, how, faults)
+    return planned_by(planners_of(schedule, model, how, faults), schedule, policy, limit_ps)
+
+
+def planned_by(planners: Sequence[Planner], schedule: Schedule, policy: str, limit_ps: float = inf) -> Schedule:
+    """The same, by the planners of the schedule."""
     found, goes_on = quickest(planners, policy, limit_ps), packet_links(schedule.topology).any()
     goes_on |= planners[0].optics.per_port
     if found is None or (found[0].time_ps >= limit_ps and not goes_on):  # if so, the whole may take less than its parts

@@ -9,7 +9,7 @@ slower; where its chunks do not fit the buffers of links, as many more as do.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from math import ceil, inf
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -23,7 +23,16 @@ from sim.faults.plan import FaultPlan
 from sim.how import AS_USUAL, How
 from sim.lower.capacity import check_capacity, least_ranks
 from sim.lower.job import lower
-from sim.optimizer.circuits import PLANNED, PLANNED_FOR_FAULTS, orders_of, planned, policy_below
+from sim.optimizer.circuits import (
+    EVERY_STEP,
+    PLANNED,
+    STATIC,
+    orders_of,
+    planned_by,
+    planners_of,
+    policy_below,
+    tried_with,
+)
 from sim.program.flows import check_flows
 from sim.program.model import Model
 from sim.program.outcome import CertificateError, Deadlock, Outrun, Stopped
@@ -315,7 +324,7 @@ def switched_form(
     assert static is not None
     if (optics := static.topology.optics) is None or optics.dwell_ps:
         return best
-    most_ps = limit_ps
+    most_ps, healthy_ps = limit_ps, [best.result.faults.healthy_ps] if best.result.faults else []
     if optics.per_port or packet_links(static.topology).any():  # the whole of a plan may take less than its parts
         limit_ps = FOREVER_PS
     models = models_of_plans(best.result, chooses)
@@ -324,13 +333,16 @@ def switched_form(
             continue
         if optics.only and len(layouts(schedule.topology)) == 1:  # nothing to switch to
             continue
-        for model, priced in product(models, dict.fromkeys((None, faults))):
+        planners = cache(partial(planners_of, schedule, how=how))
+        for model, (name, (policy, priced)) in product(models, tried_with(faults).items()):
             below_ps = min(best.result.time_ps if model == models[0] else _worth_ps(best.result), limit_ps + 1)
-            if (policy := policy_below(below_ps, schedule, model)) is None:
+            if (most := policy_below(below_ps, schedule, model)) is None or (most == STATIC and policy == EVERY_STEP):
                 continue
-            name = PLANNED if priced is None else PLANNED_FOR_FAULTS
             try:
-                if (plan := planned(schedule, model, how, policy, below_ps, priced)) is schedule:
+                of = planners(model, faults=priced), schedule, most if policy == PLANNED else policy
+                plan = planned_by(*of, below_ps if faults is None else inf)
+                stays = plan is schedule
+                if stays and (model == models[0] or name != STATIC):  # as it has been run, or will have been
                     continue
                 result = run(plan, model)
             except (CertificateError, ScheduleError, Stopped):
@@ -338,9 +350,10 @@ def switched_form(
             except WeftError as wrong:  # such as a deadlock, or a rule for ties that cannot serve it there
                 best.others[f"{label}, circuits={name}"] = str(wrong)
                 continue
+            healthy_ps += [result.faults.healthy_ps] if result.faults else []
             if result.time_ps < best.result.time_ps:
                 others = best.others | {best.name: format_time(best.result.time_ps)}
-                best = BestForm(f"{label}, circuits={name}", result, others)
+                best = BestForm(label if stays else f"{label}, circuits={name}", result, others)
     if optics.per_port:
         ways = [(label, order, model) for label, schedule in ready.items() if "circuits=" not in label
                 for model in models if policy_below(best.result.time_ps, schedule, model) == PLANNED
@@ -349,9 +362,12 @@ def switched_form(
             if result.time_ps < best.result.time_ps:
                 others = best.others | {best.name: format_time(best.result.time_ps)}
                 best = BestForm(f"{label}, circuits={OVERLAPPED}", result, others)
+            healthy_ps += [result.faults.healthy_ps] if result.faults else []
     if best.result.time_ps > (most_ps if optics.per_port else limit_ps):
         raise Outrun(most_ps)
-    return best
+    if (cost := best.result.faults) is None:
+        return best
+    return best._replace(result=replace(best.result, faults=replace(cost, healthy_ps=min(healthy_ps))))
 
 
 def over_planes(

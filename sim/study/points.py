@@ -26,7 +26,7 @@ from sim.lower.capacity import check_capacity
 from sim.lower.credits import NoRoom
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
-from sim.optimizer.circuits import PLANNED, PLANNED_FOR_FAULTS, on_circuits, orders_of, other_circuits, planned
+from sim.optimizer.circuits import on_circuits, orders_of, other_circuits, planned_as, tried_with
 from sim.program.model import Model
 from sim.program.outcome import Deadlock, Progress
 from sim.result import Result
@@ -135,16 +135,16 @@ def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Jo
     tuned = {option: row[option] for option in TUNED if row.get(option) is not None}
     circuits = tuned.pop("circuits", None)
     form = row.get("form") if row.get("form") in spec.forms_of(name) else None
-    switched = {PLANNED: None, PLANNED_FOR_FAULTS: spec.build_faults()}
+    faults = spec.build_faults()
     at_first = topology.optics is not None and circuits == first_circuits(topology.optics)
-    still = None if at_first or circuits == OVERLAPPED or circuits in switched else circuits
+    still = None if at_first or circuits == OVERLAPPED or circuits in tried_with(faults) else circuits
     schedule = on_circuits(still, topology, lambda on: spec.build_schedule(name, on, row["size_bytes"], form, **tuned))
     cut = {key: row[key] for key in ("chunk_bytes", "chunks", "discipline") if key in row}
     model = replace(spec.build_model(), **cut)
     if circuits == OVERLAPPED:
         return quickest_overlapped(orders_of(schedule)), model
-    if circuits in switched:
-        schedule = planned(schedule, model, faults=switched[circuits])
+    if circuits in tried_with(faults):
+        schedule = planned_as(circuits, schedule, model, faults)
     return Job.of(schedule), model
 
 

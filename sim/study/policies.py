@@ -1,6 +1,7 @@
 """The table of `weft reconfigure`: static circuits, every policy of switching them, and a bound on all of them."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from collectives import Schedule
@@ -9,7 +10,7 @@ from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.engine.run import FOREVER_PS
 from sim.how import AS_USUAL, How
 from sim.lower.rotor import turns_of
-from sim.optimizer.circuits import EVERY_STEP, PLANNED, POLICIES, STATIC, Plan, Planner, planners_of
+from sim.optimizer.circuits import EVERY_STEP, PLANNED, POLICIES, STATIC, Plan, Planner, planners_of, tried_with
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
 from sim.result import Result
@@ -57,17 +58,19 @@ def policies(
     bound_ps = circuits_bound_ps(fabric, spec.kind, size, model)
     may_pay = circuits_bound_ps(fabric, spec.kind, size, model, least_changes=1) < static.result.time_ps
     faults = spec.build_faults()
+    tried = {priced for _, priced in tried_with(faults).values()}
     priced = {faults_of: sorted((
         (label, planner) for ready, _ in points.values() for label, schedule in ready.items()
         if "circuits=" not in label for one in models_of_plans(static.result, spec.chooses)
         for planner in planners_of(schedule, one, how, faults_of)
-    ), key=lambda one: one[1].own_ps or static.result.time_ps) for faults_of in (None, faults)}
+    ), key=lambda one: one[1].own_ps or static.result.time_ps) for faults_of in tried}
 
     def run(work: Schedule | Job, model: Model) -> Result:
         return simulate(work, model=model, symmetry=spec.symmetry, faults=faults, **how.arguments())
 
     def plans(policy: str, limit_ps: float) -> list[Found]:
-        return [one for planners in priced.values() for one in _planned(policy, planners, run, limit_ps)]
+        planned = _planned if faults is None else _run_with_faults
+        return [one for planners in priced.values() for one in planned(policy, planners, run, limit_ps)]
 
     found = [Found(STATIC, static.name, None, static.result, static.result.schedule)]
     if bound_ps < static.result.time_ps:
@@ -128,6 +131,20 @@ def _planned(
             continue
         return [Found(policy, label, plan, result, planner.schedule, plan.changes)]
     return []
+
+
+def _run_with_faults(
+    policy: str, planners: Sequence[tuple[str, Planner]], run: Callable[..., Result], limit_ps: float
+) -> list[Found]:
+    """The plans of a policy that may be the quickest: with faults a price is no bound, so that each of them is run."""
+    found = list[Found]()
+    for label, planner in planners:
+        if planner.least_ps < limit_ps and (plan := planner.plan(policy)) is not None:
+            with suppress(Unswitchable, Deadlock):
+                result = run(switched(planner.schedule, plan.fabrics), planner.model)
+                found.append(Found(policy, label, plan, result, planner.schedule, plan.changes))
+                limit_ps = min(limit_ps, result.time_ps)
+    return found
 
 
 def row_of(found: Found, bound_ps: int) -> dict[str, Any]:

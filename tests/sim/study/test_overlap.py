@@ -128,3 +128,43 @@ def test_compare_and_reconfigure_find_the_same(name, fabric, kind, size, is_over
         time_ps for policy, time_ps in found.items() if policy not in (BEST, "overlapped")))
     job, model = what_ran(spec, topology_of(spec), row)
     assert simulate(job, model=model, check=True).time_ps == found[BEST] == simulate_point(task).result.time_ps
+
+
+LOSS = {"timeout": "10us", "seed": 3, "loss": [{"link": "*", "probability": 0.02}]}
+SLOW = {"slow-link": [{"link": "npu0->npu1", "share": 0.1}]}
+DOWN = {"timeout": "5us", "reroute": "2us", "link-down": [{"link": "npu0--npu1", "at": "3us"}]}
+LATE = {"straggler": [{"npu": "npu1", "delay": "7us", "speed": 0.5}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "fabric", "kind", "size", "faults"),
+    [
+        ("pairwise", "ocs:4x2,delay=1us,single", "all-to-all", "1MiB", DOWN),
+        ("bfb", "ocs:6x2,delay=1us,per-port,duplex", "all-gather", "64KiB", LOSS),
+        ("direct", "ocs:4x2,delay=1us,single", "all-to-all", "1000003", LOSS),
+        ("bfb", "ocs:4x2,delay=1us,single", "all-gather", "1MiB", LATE),
+        ("ring", "ocs:5x2,delay=2us,duplex", "all-reduce", "64KiB", SLOW | LATE),
+    ],
+)
+def test_compare_and_reconfigure_find_the_same_with_faults(name, fabric, kind, size, faults):
+    asked = {
+        "topology": {"spec": fabric}, "sweep": {"begin": size, "end": size},
+        "collective": {"name": kind, "algorithms": [name]},
+    }
+    spec, healthy = (Spec.from_dict(one).choosing() for one in (asked | {"model": {"faults": faults}}, asked))
+    row, without = (compute(Task(one, name, one.sizes_bytes[0])) for one in (spec, healthy))
+    assert round(row["time_s"] * 1e12) == policies(spec, [name])[0][-1].result.time_ps
+    assert row["healthy_time_s"] <= without["time_s"]
+    job, model = what_ran(spec, topology_of(spec), row)
+    assert simulate(job, model=model, faults=spec.build_faults()).time_s == row["time_s"]
+
+
+def test_with_faults_the_best_of_all_algorithms_is_not_above_that_of_one():
+    found = {}
+    for names in (["direct"], ["pairwise"], ["pairwise", "direct"]):
+        spec = Spec.from_dict({
+            "topology": {"spec": "ocs:4x1,delay=1us,per-port"}, "sweep": {"begin": "1MiB", "end": "1MiB"},
+            "collective": {"name": "all-to-all", "algorithms": names}, "model": {"faults": SLOW},
+        }).choosing()
+        found[len(names) > 1, names[0]] = policies(spec, names)[0][-1].result.time_ps
+    assert found[True, "pairwise"] == min(found.values())
