@@ -232,12 +232,12 @@ def parse_pod(argument: str, **links: Unpack[EqualLinks]) -> Topology:
                      only=(TORUS, TWISTED) if twists else (TORUS,), spares=int(spares))
 
 
-@lru_cache(maxsize=8)
 def first_circuits(optics: Optics) -> str:
     """The name of the circuits that are up at first."""
     return optics.circuits or (optics.only or (RINGS,))[0]
 
 
+@lru_cache(maxsize=8)
 def layouts(fabric: Topology) -> dict[str, Topology]:
     """The static circuits that suit the ports of a fabric, by name; only those that it names, if it names some."""
     optics, n = _of(fabric)

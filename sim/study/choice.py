@@ -316,7 +316,7 @@ def switched_form(
 
     `ready`: schedules by form, on the circuits of the fabric or other static ones.
     `chooses`: as in `models_of_plans`.
-    `faults`: of the run; plans are made without and with them, and both are run.
+    `faults`: of the run; the plans of `tried_with` are all run with them.
     `limit_ps`: no plans are sought that take longer, unless something goes on while circuits switch.
     Outrun: then, all take longer.
     """

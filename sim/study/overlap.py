@@ -35,13 +35,12 @@ MOST_CELLS = 48
 MOST_NODES = 100_000
 """Limit on the search of the solver, which no clock decides; its best answer so far is taken."""
 
+FAILED = 4
+"""Status of `milp` where its solver met an error."""
+
 
 class Indivisible(WeftError):
     """Steps that planes cannot divide."""
-
-
-FAILED = 4
-"""Status of `milp` where its solver met an error."""
 
 
 class Division(NamedTuple):

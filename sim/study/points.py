@@ -121,7 +121,7 @@ def row_of(task: Task, best: BestForm[Result]) -> Row:
 
 
 def told_forms(others: Mapping[str, str], topology: Topology) -> dict[str, str]:
-    """The outcome of forms, by labels that are told."""
+    """The outcome of forms, by labels that name their circuits."""
     return {_with_circuits(label, topology).removeprefix(", "): said for label, said in others.items()}
 
 

@@ -58,7 +58,7 @@ def policies(
     bound_ps = circuits_bound_ps(fabric, spec.kind, size, model)
     may_pay = circuits_bound_ps(fabric, spec.kind, size, model, least_changes=1) < static.result.time_ps
     faults = spec.build_faults()
-    tried = {priced for _, priced in tried_with(faults).values()}
+    tried = dict.fromkeys(of for _, of in tried_with(faults).values())  # without faults first
     priced = {faults_of: sorted((
         (label, planner) for ready, _ in points.values() for label, schedule in ready.items()
         if "circuits=" not in label for one in models_of_plans(static.result, spec.chooses)

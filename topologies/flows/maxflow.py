@@ -41,7 +41,7 @@ class FlowNetwork:
         self._arcs = np.zeros(ROOM * n_nodes, np.int64)
         self._n_places = self._arcs.size
         self._head = np.zeros(64, np.int64)
-        self._left = np.zeros(64, self._type)
+        self._left, self._kept = (np.zeros(64, self._type) for _ in range(2))
         self._room = [np.zeros(n_nodes, np.int64) for _ in range(4)]
         self._excess = np.zeros(n_nodes, self._type)
         self._register = np.zeros(REGISTERS, np.int64)
@@ -103,7 +103,7 @@ class FlowNetwork:
     def flow_again(self, key: int, source: int, sink: int, limit: int) -> int:
         """The same as `flow`, in less time if capacities have changed little since the last flow with this key."""
         n = self._n_arcs
-        older = self._older(key, key)
+        older = self._older(key)
         if key not in self._calls:
             level, _, queue, path = self._room
             self._calls[key] = held(
@@ -117,14 +117,13 @@ class FlowNetwork:
         older[: n // 2] = self._left[1:n:2]
         return min(value, limit)
 
-    def _older(self, key: int, call: int) -> npt.NDArray[Any]:
-        """The last flow with a key, with room for all arcs; a `call` that held a shorter one is forgotten."""
+    def _older(self, key: int) -> npt.NDArray[Any]:
+        """The last flow with a key, with room for all arcs; `_grow` has cleared the calls that hold a shorter one."""
         older = self._held.get(key)
         if older is None or older.size < self._n_arcs // 2:
             before, older = older, np.zeros(self._head.size // 2, self._type)
             older[: 0 if before is None else before.size] = 0 if before is None else before
             self._held[key] = older
-            self._calls.pop(call, None)
         return older
 
     def asks_of(self, opened: Sequence[Sequence[int]]) -> None:
@@ -136,13 +135,12 @@ class FlowNetwork:
 
         It is the least of both, or of the `second` alone, and at most `amount`.
         """
-        older, call = self._older(key, ~key), ~key
+        older, call = self._older(key), ~key
         if call not in self._calls:
             level, current, queue, path = self._room
             self._calls[call] = held(
                 self._least, self._begin, self._end, self._arcs, self._head, self.capacity, older, self._left,
-                self._excess, self._ask, level, current, queue, path, self._register, self._opened,
-                np.zeros(self._left.size, self._type),
+                self._excess, self._ask, level, current, queue, path, self._register, self._opened, self._kept,
             )
         self._ask[:] = source, sink, limit, self._n_arcs, -amount if second else amount
         return int(self._calls[call]())
@@ -181,7 +179,7 @@ class FlowNetwork:
         return np.asarray(self.capacity[arcs] - self._left[arcs])
 
     def _grow(self) -> None:
-        for name in ("_head", "_left", "capacity"):
+        for name in ("_head", "_left", "_kept", "capacity"):
             setattr(self, name, _wider(getattr(self, name), 0))
         self._calls.clear()
 

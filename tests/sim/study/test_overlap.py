@@ -20,6 +20,13 @@ from workloads.job import Reconfigure
 WHOLE = make_model(chunks=1)
 
 
+def asked(fabric, kind, size, names, **model):
+    return Spec.from_dict({
+        "topology": {"spec": fabric}, "sweep": {"begin": size, "end": size}, "model": model,
+        "collective": {"name": kind, "algorithms": names},
+    }).choosing()
+
+
 def halving(p, planes, megabytes, delay_ms, kind="all-reduce"):
     """On planes of 25 MB per ms, with 0.02 ms for each use: the setting of SWOT."""
     fabric = from_spec(f"ocs:{p}x{planes},per-port,delay={delay_ms}ms", "25GB/s", "20us", 0)
@@ -116,10 +123,7 @@ def test_steps_on_the_same_circuits_are_left_to_the_schedule_that_has_them_as_on
     ],
 )
 def test_compare_and_reconfigure_find_the_same(name, fabric, kind, size, is_overlapped):
-    spec = Spec.from_dict({
-        "topology": {"spec": f"{fabric},per-port"}, "sweep": {"begin": size, "end": size},
-        "collective": {"name": kind, "algorithms": [name]},
-    }).choosing()
+    spec = asked(f"{fabric},per-port", kind, size, [name])
     found = {one.policy: one.result.time_ps for one in policies(spec, [name])[0]}
     task = Task(spec, name, spec.sizes_bytes[0])
     row = compute(task)
@@ -147,11 +151,7 @@ LATE = {"straggler": [{"npu": "npu1", "delay": "7us", "speed": 0.5}]}
     ],
 )
 def test_compare_and_reconfigure_find_the_same_with_faults(name, fabric, kind, size, faults):
-    asked = {
-        "topology": {"spec": fabric}, "sweep": {"begin": size, "end": size},
-        "collective": {"name": kind, "algorithms": [name]},
-    }
-    spec, healthy = (Spec.from_dict(one).choosing() for one in (asked | {"model": {"faults": faults}}, asked))
+    spec, healthy = (asked(fabric, kind, size, [name], **more) for more in ({"faults": faults}, {}))
     row, without = (compute(Task(one, name, one.sizes_bytes[0])) for one in (spec, healthy))
     assert round(row["time_s"] * 1e12) == policies(spec, [name])[0][-1].result.time_ps
     assert row["healthy_time_s"] <= without["time_s"]
@@ -162,9 +162,6 @@ def test_compare_and_reconfigure_find_the_same_with_faults(name, fabric, kind, s
 def test_with_faults_the_best_of_all_algorithms_is_not_above_that_of_one():
     found = {}
     for names in (["direct"], ["pairwise"], ["pairwise", "direct"]):
-        spec = Spec.from_dict({
-            "topology": {"spec": "ocs:4x1,delay=1us,per-port"}, "sweep": {"begin": "1MiB", "end": "1MiB"},
-            "collective": {"name": "all-to-all", "algorithms": names}, "model": {"faults": SLOW},
-        }).choosing()
+        spec = asked("ocs:4x1,delay=1us,per-port", "all-to-all", "1MiB", names, faults=SLOW)
         found[len(names) > 1, names[0]] = policies(spec, names)[0][-1].result.time_ps
     assert found[True, "pairwise"] == min(found.values())
