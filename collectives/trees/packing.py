@@ -353,9 +353,10 @@ def low_trees(
     scarce = ways.scarce(max(1, many // n), carry)
     left, share = np.append(carry.astype(float), np.inf), np.append(1 / np.maximum(carry, 1), 1)
     tie = TIE if len(roots) == 1 else 0.0
-    priced = np.array([ways.exist & (scarce == price) for price in distinct_of(scarce[ways.exist])])
+    priced = ways.exist & (scarce == distinct_of(scarce[ways.exist])[:, None, None])
     growing = [_Growing(root, len(priced)) for root, trees in roots.items() for _ in range(trees)]
-    missing, ask = np.array([np.arange(n) != tree.root for tree in growing]), np.zeros(4, np.int64)
+    missing = np.arange(n) != np.array([tree.root for tree in growing], np.int64)[:, None]
+    ask = np.zeros(4, np.int64)
     way_on = held(roomiest, ways.links, priced, missing, left, share, tie, ask)
 
     def grow(number: int, tree: _Growing, price: int) -> bool:

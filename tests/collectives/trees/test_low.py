@@ -63,3 +63,10 @@ def test_on_any_fabric_they_fit_or_there_are_none(seed: int) -> None:
         trees = low_trees(fabric, shares.roots, shares.links)
         if trees is not None:
             plain_forest.check(Forest(fabric, trees), shares.roots, shares.s_per_block_byte)
+
+
+def test_one_npu_behind_switches_is_a_tree_and_no_roots_are_none() -> None:
+    fabric = from_spec("leaf-spine:1x1x1")
+    found = low_trees(fabric, {0: 2}, [1] * fabric.n_links)
+    assert found is not None and [(tree.root, tree.edges) for tree in found] == [(0, ()), (0, ())]
+    assert low_trees(fabric, {}, [1] * fabric.n_links) == ()
